@@ -1,4 +1,4 @@
-"""Values of one type as values of another, and values as documents of JSON, as expressions of Spark."""
+"""Values of one type as values of another, and values as JSON documents, as Spark expressions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def holds_every_value(old: DataType, new: DataType) -> bool:
 
 
 def read_temporal(texts: Column, data_type: DataType) -> Column:
-    """Return strings as dates or timestamps, null where they are none or a column would not keep all of them.
+    """Return strings as dates or timestamps, null if they are not, or if a column would not keep them exactly.
 
     Args:
         data_type: What to read them as: date, timestamp or timestamp_ntz.

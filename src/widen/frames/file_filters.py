@@ -1,4 +1,4 @@
-"""Filters of scans: the rows of files that a condition drops, and the partitions for which it is true."""
+"""Filters of scans: the rows of files that a condition drops, and the partitions that match it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def partition_texts(snapshot: Snapshot, files: pa.Table) -> list[Texts]:
 
 
 def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table | None:
-    """Return the files of the partitions for which a condition is true; None if it may use other columns too.
+    """Return the files of the partitions that match a condition; None if it may also use other columns.
 
     Args:
         where: The condition, which `ensure_deterministic_condition` has checked. The columns that a Column object uses

@@ -142,7 +142,7 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
 
     Args:
         schema: The schema in the model, with field ids.
-        predicate: The condition on rows, by which PyIceberg skips files; None for no condition.
+        predicate: The condition on rows that PyIceberg uses to skip files; None for no condition.
 
     Raises:
         NotLocal: only Spark can read the snapshot exactly.
@@ -165,8 +165,8 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
 def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Iterator[pa.Table]:
     """Yield the rows of a scan, without the deleted ones.
 
-    Footers and deletes are read for one file, then for two, and so on up to `DRIVER_SCHEMAS`: whoever wants a few rows
-    opens a few files.
+    Footers and deletes are read for one file, then for two, and so on up to `DRIVER_SCHEMAS`, so that a caller who
+    wants a few rows opens a few files.
     """
     first, count = 0, 1
     while files := scan.files[first : first + count]:
@@ -207,7 +207,7 @@ def read_iceberg_files(
     Args:
         schema: The schema in the model, with field ids.
         predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
-        place: Which of the columns `FILE` and `ROW` the rows have beside those of the schema.
+        place: Which of the columns `FILE` and `ROW` to add to the columns of the schema.
     """
     whole = _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
@@ -271,7 +271,7 @@ def _no_rows(spark: SparkSession, schema: StructType, place: Sequence[str] = ())
 
 
 def _with_dropped_keys(point: ReadPoint, schema: StructType, deletes: Sequence[DeleteFile]) -> StructType:
-    """Return the schema with the dropped columns by which equality deletes still name rows.
+    """Return the schema with the dropped columns that equality deletes still use.
 
     Source: Iceberg's table specification, "Equality Delete Files"
     """
@@ -495,7 +495,7 @@ def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str
     for ids in dict.fromkeys(each.equality_ids for each in deletes):
         keys = [paths[number] for number in ids]
         columns = StructType(tuple(field for field in whole if any(path[0] == field.name for path in keys)))
-        # A value that is not in its file may be a default or that of a partition.
+        # A value that is not in its file may be a default or a partition value.
         if columns_by_file(source, columns, IcebergScan(files, ())) is None:
             return None
         reader = IcebergFileScan(source.io, columns, source.point.metadata.name_mapping(), {})
@@ -580,9 +580,9 @@ def _distinct_zeros(value: Column, type: DataType) -> Column:
     return value.cast("string") if type in (FLOAT, DOUBLE) else value
 
 
-# Values of Iceberg's metadata as values of Spark: initial defaults, and the values of identity partitions.
+# Values of Iceberg's metadata as Spark values: initial defaults, and the values of identity partitions.
 #
-# PyIceberg gives dates of partitions as days and times as microseconds since 1970, those of defaults as Python's.
+# PyIceberg gives partition dates as days and times as microseconds since 1970, but defaults as Python objects.
 #
 # Source: Iceberg's table specification, "Column Projection"
 
@@ -713,11 +713,11 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "StringType": (str,),
     **dict.fromkeys(("BinaryType", "FixedType", "UUIDType"), (bytes,)),
 }
-"""The types of the values that `_plain` returns for each type of Iceberg."""
+"""The types of the values that `_plain` returns for each Iceberg type."""
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of PyIceberg with dates as days and times as microseconds since 1970."""
+    """Return a PyIceberg value with dates as days and times as microseconds since 1970."""
     match value:
         case UUID():
             return value.bytes

@@ -78,8 +78,8 @@ _OPTIONS = {
     # Variants are written whole: that is right in every table, and shredded ones only in some.
     "spark.sql.variant.inferShreddingSchema": "false",
 }
-"""The options of every write, whatever the session's settings. Spark 4.0 ignores the option for timestamps; its default
-writes them as INT96, which has no bounds."""
+"""The options of every write, regardless of the session's settings. Spark 4.0 ignores the option for timestamps; its
+default writes them as INT96, which has no bounds."""
 
 
 def write_parquet(
@@ -87,7 +87,7 @@ def write_parquet(
 ) -> list[Add]:
     """Write rows as files of a table and return them as add actions with statistics; commits nothing.
 
-    If the write fails, its files are deleted as far as the store allows.
+    If the write fails, its files are deleted where the store allows it.
 
     Args:
         frame: The rows. They must fit the schema of the table: missing columns are filled, narrower types are cast.
@@ -152,7 +152,7 @@ def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: st
 def stored_columns(table: TableConfiguration) -> dict[str, Field]:
     """Return the columns in files by their names in the table.
 
-    Fields have the names in files, and as physical names those in the table, from which they are renamed.
+    Fields have the names in files; their physical names are the names in the table, before renaming.
     """
     schema = table.schema
     renamed = map_fields(schema, lambda _, field: replace(field, metadata={PHYSICAL_NAME: field.name}))
@@ -167,7 +167,7 @@ def _with_names(schema: StructType, named: StructType) -> StructType:
 
 
 def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str) -> TableSink:
-    """Return where tasks write rows with the columns of a table; the arguments are those of `arrow_layout`.
+    """Return how tasks write rows with the columns of a table; the arguments are the same as for `arrow_layout`.
 
     Raises:
         EngineUnsuitable: only Spark checks the conditions on the rows of the table.
@@ -252,7 +252,7 @@ def _private_columns(table: TableConfiguration) -> frozenset[Path]:
 
 
 def _without_statistics(stored: StructType, private: frozenset[Path]) -> dict[str, str]:
-    """Return the options with which Spark writes no statistics of some columns to footers.
+    """Return the options that keep Spark from writing statistics of some columns to footers.
 
     Source: the Parquet format
     """
@@ -349,7 +349,7 @@ def _write_task(layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def _with_partition_nulls(rows: pa.RecordBatch, layout: ArrowLayout, texts: Sequence[str | None]) -> pa.RecordBatch:
-    """Return rows of one partition with null in the columns for which the log has null: also for an empty string."""
+    """Return rows of one partition with null in the columns where the log has null: also for an empty string."""
     for name, text in zip(layout.split, texts, strict=True):
         at = rows.schema.get_field_index(name)
         if text is None and rows.column(at).null_count < len(rows):

@@ -75,7 +75,7 @@ NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
 def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
     """Return rows in the names and types of the table, with missing columns filled in and all rules checked.
 
-    The arguments are those of `to_physical_layout`.
+    The arguments are the same as for `to_physical_layout`.
     """
     rows = fill_missing_columns(frame, table.schema, table.protocol)
     return check_rows(rows, table.schema, table.protocol, table.properties)
@@ -340,7 +340,7 @@ RowRefusal: TypeAlias = tuple[str, Mapping[str, str], Column | None]
 """The arguments of `widen.spark.errors.raise_expression`."""
 
 RuleBreach: TypeAlias = tuple[Column, RowRefusal]
-"""The condition under which a rule is violated, and the error of the violation."""
+"""The condition that violates a rule, and the error of the violation."""
 
 NO_LIMITS: Mapping[str, str] = {}
 
@@ -356,13 +356,13 @@ def check_rows(
     """Return rows of a table; a row that violates a rule of the table fails the job that writes them.
 
     Rules are NOT NULL columns and fields, lengths of strings, invariants, CHECK constraints, and generated columns,
-    whose given values must equal those of the expression.
+    whose given values must equal the value of the expression.
 
     Args:
         rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
         schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
-        other: Columns to return, too.
+        other: Columns to return as well.
         limits: More conditions in SQL that every row must fulfil, by their names.
 
     Source: PROTOCOL.md#column-invariants (a null condition is a violation), #check-constraints
@@ -411,7 +411,7 @@ def first_violated_rule(
 def breaks_a_rule(
     schema: StructType, protocol: Protocol, properties: Mapping[str, str], limits: Mapping[str, str] = NO_LIMITS
 ) -> Column | None:
-    """Return the condition that a row violates one of the rules of `check_rows`; None if there are none."""
+    """Return the condition that a row violates one of the rules of `check_rows`; None without rules."""
     breaches = [breach for field in schema for breach in _column_breaches(field, protocol)]
     breaches += _row_breaches(schema, protocol, properties, limits)
     return reduce(or_, (is_violated for is_violated, _ in breaches)) if breaches else None
@@ -494,7 +494,7 @@ def has_length_rules(schema: StructType) -> bool:
 
 
 def _length_breaches(field: Field) -> Iterator[RuleBreach]:
-    # No column is made where there is no rule, since that needs a session of Spark.
+    # Make no column where there is no rule, because a column needs a Spark session.
     for path, limit in text_limits(field).items():
         is_long = _anywhere(field.type, path, partial(_is_longer, limit))
         yield is_long(F.col(quote_name(field.name))), _length_refusal((field.name, *path), limit, field)

@@ -37,7 +37,7 @@ class DataColumn:
 
     Args:
         read: The column in the files: its name there, and the old type if the files are known to have it.
-        guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
+        guarded: The leaves below the column, by their names in the files, that must not get pushed filters.
     """
 
     read: Field
@@ -131,7 +131,7 @@ def _convert_column(column: Column, have: DataType, want: DataType, guarded: Col
 
     Args:
         want: The type to return; struct fields correspond by position.
-        guarded: The leaves below the column, by their names in the files, on which Spark must not push filters.
+        guarded: The leaves below the column, by their names in the files, that must not get pushed filters.
     """
     if () in guarded:  # Spark does not push filters through a function, and this one returns its argument
         column, guarded = F.greatest(column, column), ()

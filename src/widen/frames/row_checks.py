@@ -80,7 +80,7 @@ class _RowCheck:
     """A check of every row.
 
     Args:
-        violation: The condition under which a row does not allow the operation.
+        violation: The condition of rows that do not allow the operation.
         error: The error to raise, given how many rows do not.
     """
 
@@ -96,7 +96,7 @@ def _check_no_nulls(_: DataFrame, operation: SetNotNull) -> _RowCheck:
 def _check_constraint(rows: DataFrame, operation: AddConstraint) -> _RowCheck:
     name, expression = operation.name, operation.expression
     _ensure_condition(rows, operation)
-    # A row for which the condition is null would be refused by the next write, so it counts as a violation here, too.
+    # The next write would refuse a row where the condition is null, so it is also a violation here.
     holds = F.coalesce(to_column(expression), F.lit(0) == F.lit(1))
     return _RowCheck(~holds, lambda count: ConstraintViolated(name=name, expression=expression, rows=count))
 
@@ -191,7 +191,7 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
     Raises:
         InvalidDefault: a default is not a constant, or its type cannot be assigned to the column.
 
-    Source: PROTOCOL.md#generated-columns (the value of every row must equal that of the expression)
+    Source: PROTOCOL.md#generated-columns (the value of every row must equal the value of the expression)
     """
     for field in schema:
         default = find_default(field)
@@ -243,4 +243,4 @@ def _ensure_generation(rows: DataFrame, field: Field) -> None:
 
 # Conditions on new rows that tasks check with Arrow: comparisons of columns with constants.
 #
-# Source: PROTOCOL.md#check-constraints, #column-invariants; Delta Lake, which refuses a row for which one is null
+# Source: PROTOCOL.md#check-constraints, #column-invariants; Delta Lake, which refuses a row where one is null

@@ -71,7 +71,7 @@ from widen.spark.spark_types import (
 )
 
 EXPLICIT_FILES = 32
-"""The number of files up to which Spark gets their paths, each of which it looks up in the store."""
+"""Up to this many files, Spark gets their paths. It looks up each path in the store."""
 
 _WITHOUT_DICTIONARY_FILTER = {"parquet.filter.dictionary.enabled": "false"}
 """The filter on dictionaries takes 0.0 and -0.0 for two values: `d = 0` would lose the rows of a file with only -0.0.
@@ -155,7 +155,7 @@ def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns
     A value that the file materializes wins; otherwise it follows from the file's base row id and the row's position.
 
     Args:
-        rows: As `read_with_locations` returns them, with the columns in which files materialize both values.
+        rows: The rows of `read_with_locations`, with the columns that files use to materialize both values.
 
     Source: PROTOCOL.md#reader-requirements-for-row-tracking
     """
@@ -210,7 +210,7 @@ def _scan(snapshot: Snapshot, files: pa.Table, predicate: Predicate = _EVERYTHIN
 
 
 def may_have_list(where: str | Column | None) -> bool:
-    """Return whether a condition or a query may have a list of values, of which Spark checks only the first one.
+    """Return whether a condition or a query may have a list of values. Spark checks only the first one.
 
     Source: docs/spark-facts.md#pushed-filters
     """
@@ -274,7 +274,7 @@ def open_files(
 
     Args:
         paths: What `list_scan_files` returns for them.
-        base: The directory below which directories name partitions.
+        base: The directory that contains the directories that name partitions.
     """
     fields = [column.read for column in data_columns(scan, group).values()]
     if group.is_hive:
@@ -323,7 +323,7 @@ def row_location_key() -> Column:
 
     Spark and the log may write the scheme and the escapes of one location differently.
     """
-    # It is evaluated for each row, for which regular expressions and substrings of texts are slow.
+    # It is evaluated for each row, where regular expressions and substrings of texts are slow.
     path = F.col("_metadata.file_path")
     after_scheme = F.expr("substring(CAST(_metadata.file_path AS BINARY), instr(_metadata.file_path, ':') + 1)")
     key = F.ltrim(after_scheme.cast("string"), F.lit("/"))
@@ -350,7 +350,7 @@ def _values_frame(spark: SparkSession, store: LogStore, scan: ScanPlan, files: p
 
 # Manifests: lists of files that Spark trusts, so that it does not look every file up in the store.
 #
-# A manifest is a directory with a log like that of Spark's file sink; a scan of such a directory lists no files.
+# A manifest is a directory with a log like the log of Spark's file sink; scanning such a directory lists no files.
 #
 # Source: Spark's file sink log (``_spark_metadata``), which readers have followed since Spark 2.
 

@@ -100,7 +100,7 @@ class TableWriter(Interface):
 
     @property
     def has_rules(self) -> bool:
-        """Whether the table has rules on rows, beside those of its generated columns. Needs no Spark."""
+        """Whether the table has rules on rows, beside the rules of its generated columns. Needs no Spark."""
 
     @property
     def generated(self) -> frozenset[str]:
@@ -116,7 +116,7 @@ class TableWriter(Interface):
         """Return the partition columns of strings, if rows violate rules only by texts in them; else None."""
 
     def write(self, rows: Rows) -> Sequence[WrittenFile]:
-        """Write rows in the columns of the table. If that fails, the files are deleted as far as the store allows.
+        """Write rows in the columns of the table. On failure, the files are deleted where the store allows it.
 
         Raises:
             RowRefused: a row violates a rule of the table.
@@ -126,7 +126,7 @@ class TableWriter(Interface):
         """Return the number of rows in files of this writer."""
 
     def discard(self, files: Sequence[Any]) -> None:
-        """Delete files of this writer as far as the store allows."""
+        """Delete files of this writer where the store allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class TableRows(Interface):
         """
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
-        """Return those of some files that the version has; None if only Spark can read them.
+        """Return the given files that the version has; None if only Spark can read them.
 
         Args:
             paths: The paths of the files, as in `WrittenFile`.
@@ -193,7 +193,7 @@ class DeltaWriter(TableWriter):
 
     Args:
         table: The configuration of the table when the files are committed.
-        rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
+        rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
         fills_defaults: Whether a missing field takes the default of its column.
     """
@@ -330,7 +330,7 @@ _CODECS: Mapping[str, str] = MappingProxyType(
 """The codecs of Iceberg by Arrow's names; zstd, Iceberg's default, replaces the one that Arrow does not write."""
 
 FILE_SIZE = "write.target-file-size-bytes"
-"""Table property: the size from which on a task starts another file."""
+"""Table property: a task starts another file after this size."""
 
 FILE_BYTES = 512 * 2**20
 """Iceberg's default of `FILE_SIZE`."""
@@ -344,10 +344,10 @@ class IcebergWriter(TableWriter):
         schema: The columns when the files are committed, with field ids.
         footer: Entries for the footers of the files.
         folder: How the name of their folder begins.
-        sort_by: The columns by which the rows of each file are sorted.
+        sort_by: The columns that sort the rows of each file.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
-        rule: The message of a rule of the ingestion that a row violates, or null; None if it has none.
+        rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
     """
 
@@ -509,7 +509,7 @@ class IcebergRows:
     paths: frozenset[str]
 
     def read(self, spark: SparkSession, paths: Collection[str]) -> Rows:
-        """Return the rows of some files, as far as the snapshot has them."""
+        """Return the rows of the given files that the snapshot has."""
         if is_local(spark):
             files = TaskFiles(self.store, tuple(path for path in paths if path in self.paths))
             numbers = cast(LocalFrame, spark.range(0, len(files.paths), 1, len(files.paths)))
@@ -521,9 +521,9 @@ class IcebergRows:
         uris, options = with_own_client(uris, hadoop_options(self.store))
         reader = spark.read.schema(schema).options(**READ_OPTIONS, **options)
         with translate_spark_errors():  # the classic session looks a few files up already here
-            # Spark reads each text as a pattern of paths, in which %20 is not a space.
+            # Spark reads each text as a path pattern, and %20 is not a space there.
             return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 
     def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
-        """Return those of some files that the snapshot has."""
+        """Return the given files that the snapshot has."""
         return TaskFiles(self.store, tuple(path for path in paths if path in self.paths))

@@ -152,7 +152,7 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
             catalog, which is created if it does not exist; or an open PyIceberg catalog.
 
     Raises:
-        InvalidOption: it is none of these.
+        InvalidOption: it is not one of these.
         CatalogNotFound: the path is a directory, a pipe or a device.
     """
     if isinstance(source, CatalogReference):
@@ -186,7 +186,7 @@ def _open_embedded(path: str) -> iceberg_catalog.Catalog:
 
 
 def _embedded_name(path: str) -> str:
-    """Return the name under which a SQLite file has its tables: the only one in it, else the default."""
+    """Return the name of the catalog whose tables a SQLite file has: the only one in it, else the default."""
     if not os.path.exists(path):
         return EMBEDDED_NAME
     if not os.path.isfile(path):  # SQLite would wait for a pipe
@@ -386,7 +386,7 @@ def _is_current(metadata: Any, place: Sequence[str | int]) -> bool:
 
 
 def _places_of(value: Any, data_type: str, place: tuple[str | int, ...] = ()) -> Iterator[Sequence[str | int]]:
-    """Yield the places in table metadata of the types with this text."""
+    """Yield the locations of types with this text in table metadata."""
     if value == data_type:
         yield place
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
@@ -397,7 +397,7 @@ def _places_of(value: Any, data_type: str, place: tuple[str | int, ...] = ()) ->
 def _places_with_default(
     value: Any, data_type: str, place: tuple[str | int, ...] = ()
 ) -> Iterator[Sequence[str | int]]:
-    """Yield the places in table metadata of the fields that have a type and a default."""
+    """Yield the locations of fields that have a type and a default in table metadata."""
     if isinstance(value, Mapping):
         if value.get("type") == data_type and not {"initial-default", "write-default"}.isdisjoint(value):
             yield place
@@ -441,7 +441,8 @@ def to_table_name(name: str, catalog: CatalogSource) -> TableName:
         name: The namespace and the name, separated by dots.
 
     Raises:
-        InvalidOption: the name has no namespace, an empty part, or characters without a form; or the catalog is none.
+        InvalidOption: the name lacks a namespace, has an empty part or unencodable characters, or `catalog` is not a
+            catalog.
     """
     parts = tuple(name.split("."))
     if len(parts) < 2 or not all(part.strip() for part in parts) or _UNUSABLE.search(name):
@@ -450,7 +451,7 @@ def to_table_name(name: str, catalog: CatalogSource) -> TableName:
     return TableName(to_catalog(catalog), parts)
 
 
-# ---- errors of PyIceberg --------------------------------------------------------------------------
+# ---- PyIceberg errors -----------------------------------------------------------------------------
 
 _REFUSED = ("UnauthorizedError", "ForbiddenError", "OAuthError", "AuthorizationExpiredError", "BadRequestError")
 _PERMISSION = "Check the credentials of the catalog and what they allow."
@@ -459,7 +460,7 @@ _CONNECTION = "Check the address and the state of the catalog, and repeat the ca
 
 @contextmanager
 def translate_catalog_errors(location: str) -> Iterator[None]:
-    """Translate the errors of PyIceberg and of the libraries that it uses.
+    """Translate errors from PyIceberg and from the libraries that it uses.
 
     Conflicts and unknown outcomes of commits are handled in `widen.iceberg.table_commit`.
 
@@ -491,7 +492,7 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
 def has_no_token(error: Exception) -> bool:
     """Return whether the server of tokens refused to give one, so that the request itself was not sent.
 
-    PyIceberg translates the answers of the catalog, but not those of that server.
+    PyIceberg translates the answers of the catalog, but not the answers of that server.
     """
     return type(error).__name__ == "HTTPError" and type(error).__module__ == "requests.exceptions"
 
@@ -596,8 +597,8 @@ def _setting(name: str) -> str:
 def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO]) -> FileIO:
     """Return the FileIO of a table, which asks the catalog again before credentials expire that it has vended.
 
-    A job may take longer than they last. A copy, e.g. in a task, has the credentials of its moment: it has no access to
-    the catalog, and gets none of the credentials of the catalog itself.
+    A job may take longer than they last. A copy, e.g. in a task, keeps the credentials that it was made with: it has no
+    access to the catalog, and gets no credentials of the catalog itself.
 
     Args:
         own: The properties of the catalog.
@@ -610,7 +611,7 @@ def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO])
 
 
 _AUTH_MANAGER = "auth.manager"
-"""The property with which PyIceberg gives a FileIO the client of the catalog's tokens."""
+"""The property that PyIceberg uses to give a FileIO the client of the catalog's tokens."""
 
 
 @cache
@@ -666,11 +667,11 @@ def _lasts_seconds(properties: Mapping[str, Any]) -> float:
 
 
 _EXPIRES = "expires-at"
-"""In the names of properties with the time at which credentials expire, in ms: ``s3.session-token-expires-at-ms``,
-``gcs.oauth2.token-expires-at``, ``adls.sas-token-expires-at-ms.ACCOUNT``."""
+"""Part of the names of properties that hold the time when credentials expire, in ms:
+``s3.session-token-expires-at-ms``, ``gcs.oauth2.token-expires-at``, ``adls.sas-token-expires-at-ms.ACCOUNT``."""
 
 _MARGIN_SECONDS = 300
-"""How long credentials still last when they are renewed, or half of the time for which they were vended."""
+"""How long credentials still last when they are renewed; at most half of the time that they were vended for."""
 
 _UNKNOWN_SECONDS = 900
 """How long credentials last that do not say it; AWS gives none for less."""

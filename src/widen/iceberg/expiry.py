@@ -39,7 +39,7 @@ ice_update = import_lazily("pyiceberg.table.update")
 
 MAX_AGE, MIN_COUNT = "history.expire.max-snapshot-age-ms", "history.expire.min-snapshots-to-keep"
 MAX_REF_AGE = "history.expire.max-ref-age-ms"
-"""Table properties: the age at which snapshots expire, how many of a branch stay, and the age of branches and tags."""
+"""Table properties: the age of snapshots that expire, how many of a branch stay, and the age of branches and tags."""
 
 _FIVE_DAYS_MS = 5 * 24 * HOUR_MS
 """Iceberg's default of `MAX_AGE`."""
@@ -56,9 +56,9 @@ class ExpiryRequest:
     """What to expire.
 
     Args:
-        retention_ms: The age; None for that of the table.
+        retention_ms: The age; None for the table's age.
         keep_last: How many snapshots of each branch stay, however old they are; None for the number of the table.
-        force: Whether the age may be less than that of the table.
+        force: Whether the age may be less than the table's age.
     """
 
     retention_ms: int | None = None
@@ -100,7 +100,7 @@ def plan_expiry(name: TableName, request: ExpiryRequest) -> ExpiryPlan:
     """Return which snapshots expire and which files no other snapshot needs; removes nothing.
 
     Raises:
-        RetentionTooShort: the age is less than that of the table.
+        RetentionTooShort: the age is less than the table's age.
         InvalidOption: a property of the table is not a number, or the number to keep is not positive.
     """
     table = name.load()
@@ -252,10 +252,10 @@ def _integer(properties: Mapping[str, str], name: str) -> int | None:
 
 
 def _files_of(table: Table, snapshots: Iterable[int], *, with_table: bool = True) -> Iterator[str]:
-    """Yield the locations of all files that snapshots need, and those of the table itself.
+    """Yield the locations of all files that snapshots and the table itself need.
 
     Args:
-        with_table: Whether to yield the metadata files and the statistics of the table, too.
+        with_table: Whether to yield the metadata files and the statistics of the table as well.
     """
     metadata, wanted, seen = table.metadata, set(snapshots), set[str]()
     if with_table:
@@ -277,7 +277,7 @@ def _files_of(table: Table, snapshots: Iterable[int], *, with_table: bool = True
 
 @dataclass(frozen=True)
 class _Refs:
-    """The names of files, in a form in which those of the metadata and those of the store are equal.
+    """The names of files, in a form that makes names in the metadata and names in the store equal.
 
     Schemes have aliases (s3 and s3a), and some writers encode what others do not. Where two files have one form, both
     stay if one of them is needed.

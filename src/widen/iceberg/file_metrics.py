@@ -56,7 +56,7 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
     Args:
         size_bytes: The size of its pages.
         nulls: The number of nulls; None if it is unknown.
-        low: The lower bound in Iceberg's binary form; None if there is none.
+        low: The lower bound in Iceberg's binary form; None without a bound.
         nans: The number of NaN values; None if the column cannot have any.
     """
 
@@ -336,7 +336,7 @@ def _below(path: Path, data_type: Any, number: int) -> Iterator[tuple[Path, Colu
 
 
 def read_bound(column: ColumnIds, bound: bytes | None) -> Any:
-    """Return a bound as a Python value; None if there is none, or it has no simple value.
+    """Return a bound as a Python value; None if it has no simple value, or does not exist.
 
     Args:
         bound: The bound in the manifest.

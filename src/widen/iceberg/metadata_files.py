@@ -1,4 +1,4 @@
-"""Files of Iceberg metadata as PyIceberg reads them: whatever is wrong with one is an error of ours that names it.
+"""Files of Iceberg metadata as PyIceberg reads them: any defect becomes a Widen error that names the file.
 
 PyIceberg raises errors of many libraries for damaged files, takes a truncated Avro file for a shorter one, and opens
 devices and pipes if a path names one.
@@ -124,7 +124,7 @@ def live_entries(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None)
 
 
 def first_row_ids(io: FileIO, snapshot: Snapshot) -> dict[str, int]:
-    """Return the id of the first row of each data file of a snapshot by its location, as far as it has one.
+    """Return the id of the first row of each data file of a snapshot by its location, for the files that have one.
 
     PyIceberg reads manifests in the schema of format version 2, which does not have it.
 
@@ -263,7 +263,7 @@ def check_avro(content: bytes, path: str) -> bytes:
     Raises:
         CorruptFile: something in the file has another length than its place allows, or the end is missing.
 
-    The structure is that of Avro's specification, "Object Container Files" and "Binary Encoding".
+    The structure follows Avro's specification, "Object Container Files" and "Binary Encoding".
     """
     walker = _AvroWalker(path, content)
     walker.skip(len(_MAGIC))
@@ -375,7 +375,7 @@ class _AvroWalker:
         self.at = match.end()
 
     def skip_numbered_bytes(self, count: int) -> None:
-        """Skip pairs of a number and bytes: the bounds of columns, of which large manifests have most."""
+        """Skip pairs of a number and bytes: the bounds of columns, which make up most of a large manifest."""
         data, at = self.data, self.at
         try:
             for _ in range(count):
@@ -411,7 +411,7 @@ _PRIMITIVES: Mapping[str, _Skipper] = {
 
 
 def _skipper(schema: Any) -> _Skipper:
-    """Return a function that skips a value of an Avro schema; a schema that is none raises errors of Python."""
+    """Return a function that skips a value of an Avro schema; an invalid schema raises Python errors."""
     if isinstance(schema, list):
         return partial(_skip_union, [_skipper(each) for each in schema])
     kind = schema["type"] if isinstance(schema, dict) else schema

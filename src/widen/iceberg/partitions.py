@@ -55,8 +55,8 @@ class PartitionField:
 
     Args:
         source: The path of the column, through structs only; empty if the column was dropped.
-        transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour; or of one of
-            another writer, with which only reading is possible.
+        transform: The name of the transform: identity, void, bucket, truncate, year, month, day or hour; or another
+            writer's transform, which Widen can only read.
         size: The number of buckets, or the width of a truncation; else 0.
     """
 
@@ -194,7 +194,7 @@ def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructTyp
     """Return partition fields with their names and with the paths as the schema spells them.
 
     Args:
-        fields: As `parse_partition_by` returns them.
+        fields: The result of `parse_partition_by`.
 
     Raises:
         InvalidOption: a column does not exist, the transform cannot take its values, or a field is given twice.
@@ -293,7 +293,7 @@ def _id_of(schema: iceberg_schema.Schema, path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A column by which rows are sorted.
+    """A column that sorts rows.
 
     Args:
         source: The path of the column, through structs only.
@@ -339,9 +339,10 @@ def _parse_sort_key(text: str) -> SortKey:
 
 
 def read_sort_keys(metadata: TableMetadata) -> tuple[SortKey, ...]:
-    """Return the columns by which new files are sorted; empty if the table has no order, or one by a bucket.
+    """Return the columns that sort new files; empty if the table has no sort order, or one with a bucket.
 
-    Every other known transform keeps the order of the values: rows that are sorted by the values are sorted by it, too.
+    Every other known transform keeps the order of the values: rows sorted by the values are also sorted by the
+    transform.
 
     Source: Iceberg's table specification, "Sorting"
     """
@@ -475,7 +476,7 @@ def truncate_value(value: Any, width: int) -> Any:
 
 
 def truncation_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
-    """Return the conditions in SQL under which numbers can be truncated, by the partition field.
+    """Return SQL conditions that allow numbers to be truncated, by the partition field.
 
     A type does not hold the multiple of the width below its smallest values. Iceberg for Spark lets integers overflow
     there, and then skips their files although they have rows that it looks for.
@@ -501,7 +502,7 @@ _SMALLEST: Mapping[DataType | None, int] = {INTEGER: -(2**31), LONG: -(2**63)}
 
 
 def calendar_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
-    """Return the conditions in SQL under which PyIceberg can commit dates and times, by the partition field.
+    """Return SQL conditions that allow PyIceberg to commit dates and times, by the partition field.
 
     It writes days, hours and the values themselves with Python's calendar into the summary of a snapshot.
 
@@ -541,7 +542,7 @@ def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
     return True
 
 
-# Truncated integers that have overflowed: the partitions in which Iceberg for Java puts the smallest numbers.
+# Truncated integers that have overflowed: the partitions that Iceberg for Java gives to the smallest numbers.
 #
 # A type does not hold the multiple of the width below its smallest values. Java gives these rows a partition at the
 # other end of the type, which a filter such as ``x < 0`` would skip. Rows that we write there are refused or
@@ -555,7 +556,7 @@ _BITS = {"int": (32,), "long": (32, 64)}
 
 
 def overflowing_truncation(width: int) -> TruncateTransform[int]:
-    """Return a truncation by which no file is skipped whose partition value has overflowed."""
+    """Return a truncation that skips no file with an overflowed partition value."""
     truncation: TruncateTransform[int] = _truncation_class()(width)
     return truncation
 

@@ -68,7 +68,7 @@ PARAMETERS = "widen.parameters"
 """Snapshot summary: more parameters of the commit, as JSON."""
 
 MAX_EVENTS_BYTES = 4096
-"""The size up to which events are in a snapshot summary. Every reader of a table loads all its summaries."""
+"""Up to this size, events are in a snapshot summary. Every reader of a table loads all its summaries."""
 
 VERSION = 1
 """The version of the form of `SOURCES`."""
@@ -83,7 +83,7 @@ class ColumnSource(
     """What a column holds.
 
     Args:
-        source: The key of its source field below that of the parent column, or the whole path of the source field;
+        source: The key of its source field below the key of the parent column, or the whole path of the source field;
             None if it does not hold a source field.
         is_evolved: Whether it is beside the column with the plain name.
         form: The text form of a column that holds all values of its field.
@@ -213,7 +213,7 @@ def stream_mark(app_id: str, number: int, branch: str | None = None) -> dict[str
 
 
 def last_interval(properties: Mapping[str, str], app_id: str, branch: str | None = None) -> int | None:
-    """Return the number of the last interval of a stream by the properties of the table; None if there is none.
+    """Return the number of the last interval of a stream by the properties of the table; None without intervals.
 
     Raises:
         CorruptMetadata: the property is not a number.
@@ -273,7 +273,7 @@ def is_cut(summary: Mapping[str, str]) -> bool:
 
 
 FORMAT_VERSION = "format-version"
-"""The property by which Iceberg's clients choose the format version of a table; it is not stored."""
+"""The property that Iceberg's clients use to choose the format version of a table; it is not stored."""
 
 _READ_ONLY = "Iceberg reserves this name for what the metadata say themselves. {}"
 _SIZE = AllowedValues("[0-9]{1,18}", "Must be an integer.")

@@ -1,7 +1,7 @@
 """The files of a snapshot that a scan reads, and the delete files that apply to them; read from its manifests.
 
-PyIceberg evaluates the row filter on manifests and data files. Which delete file applies to which data file is decided
-here, because PyIceberg refuses equality deletes and does not read which file a deletion vector is for.
+PyIceberg evaluates the row filter on manifests and data files. This module decides which delete files apply to a data
+file, because PyIceberg refuses equality deletes and does not read the data file of a deletion vector.
 
 Source: Iceberg's table specification, "Scan Planning"
 """
@@ -144,7 +144,7 @@ def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filte
 
 
 def _with_safe_partitions(metadata: TableMetadata) -> TableMetadata:
-    """Return metadata by which no file is skipped for a partition value that was rounded or has overflowed."""
+    """Return metadata that skips no file because of a partition value that was rounded or has overflowed."""
     rounded = rounded_sources(metadata)
     specs = [
         spec.model_copy(update={"fields": tuple(_with_safe_transform(field, rounded) for field in spec.fields)})
@@ -252,7 +252,7 @@ def find_replaced_deletes(
 ) -> ReplacedDeletes:
     """Return the manifests of delete files that apply to no data file of a snapshot without some of its files.
 
-    Files that are added later are newer than all these deletes, which do not apply to them either.
+    Files that are added later are newer than all these deletes, so the deletes do not apply to them.
 
     Args:
         removed: The locations of the data files that are removed.
@@ -329,7 +329,7 @@ def statistics_columns(schema: StructType, mode: str) -> Iterator[StatisticsColu
 
 
 def null_counts(columns: Iterable[StatisticsColumn], nulls: Any) -> Iterator[tuple[int, int]]:
-    """Yield the number of nulls of each column by field id, as far as the log has it."""
+    """Yield the number of nulls of each column by field id, where the log has it."""
     for leaf in columns:
         count = value_at(nulls, leaf.path)
         if isinstance(count, int):
@@ -337,7 +337,7 @@ def null_counts(columns: Iterable[StatisticsColumn], nulls: Any) -> Iterator[tup
 
 
 def bounds(columns: Iterable[StatisticsColumn], values: Any, *, is_upper: bool) -> Iterator[tuple[int, bytes]]:
-    """Yield the bounds of each column by field id in Iceberg's binary form, as far as the log has them."""
+    """Yield the bounds of each column by field id in Iceberg's binary form, where the log has them."""
     for leaf in columns:
         value = None if leaf.encode is None else value_at(values, leaf.path)
         bound = leaf.encode(value, is_upper) if value is not None and leaf.encode is not None else None
@@ -425,10 +425,10 @@ def to_micros(moment: datetime) -> int:
 
 
 def to_row_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
-    """Return a filter that is true for every row for which a predicate is true.
+    """Return a filter that keeps every row that matches a predicate.
 
     Args:
-        schema: The schema to which PyIceberg binds the filter.
+        schema: The schema that PyIceberg binds the filter to.
     """
     return _weaken(predicate, schema, truth=True) or ice.AlwaysTrue()
 
@@ -503,7 +503,7 @@ def _boolean(value: Scalar, _: DataType) -> Any:
 
 
 def _date(value: Scalar, _: DataType) -> Any:
-    # PyIceberg looks for the partition of the day before or after, for which Python has no date here.
+    # PyIceberg looks for the partition of the day before or after, and Python has no date for it here.
     if type(value) is not date or value in (date.min, date.max):
         return None
     return literals.DateLiteral((value - EPOCH.date()).days)

@@ -1,7 +1,7 @@
 """Types of the model as Iceberg types, and the reverse, with field ids at every level.
 
-In the model, a field has its id in the metadata that Delta uses for column mapping, and so do the elements, keys and
-values in it. So everything that finds columns of a Delta table by id does the same for an Iceberg table.
+In the model, a field has its id in the metadata that Delta uses for column mapping. Its elements, keys and values have
+theirs there as well. So everything that finds columns of a Delta table by id does the same for an Iceberg table.
 
 Source: Iceberg's table specification, "Schemas and Data Types".
 """
@@ -66,7 +66,7 @@ _TO_MODEL: Mapping[str, DataType] = {
     "BinaryType": BINARY,
     "UnknownType": VOID,
 }
-"""The type of the model for each atomic type of Iceberg, by its class. Spark has no types for uuid and fixed."""
+"""The type of the model for each atomic Iceberg type, by its class. Spark has no types for uuid and fixed."""
 
 _FROM_MODEL: Mapping[str, str] = {
     "byte": "IntegerType",
@@ -124,7 +124,7 @@ class Unreadable:
     """What is left out of a schema.
 
     Args:
-        types: The types of Iceberg that Spark does not have, by their paths.
+        types: The Iceberg types that Spark does not have, by their paths.
         required: The fields that are left out, and must not be null.
     """
 
@@ -146,7 +146,7 @@ class Unreadable:
             raise self.refuse(path, reason)
 
     def ensure_not_given(self, incoming: StructType, readable: StructType) -> None:
-        """Check that new rows have none of these fields.
+        """Check that new rows do not have these fields.
 
         Args:
             readable: The columns of the table without them.
@@ -258,7 +258,7 @@ def _to_field(
     path = (*parent, field.name)
     source = sources.get(field.field_id)
     source_path = source.path(parent_source) if source else None
-    # A struct field below a column without a source has none either: it is found by its name.
+    # A struct field below a column without a source has no source: it is found by its name.
     field_source = source_path or (*parent_source, field.name)
     data_type = _to_type(field.field_type, sources, path, field_source, is_whole=is_whole)
     metadata: dict[str, Any] = {COLUMN_ID: field.field_id}
@@ -343,7 +343,7 @@ def fixed_lengths(field: Field) -> Iterator[tuple[Path, int, int]]:
 
 
 def ensure_names_distinct(schema: StructType, location: str) -> None:
-    """Check that no two columns of a struct have names that differ only in case: Spark cannot tell them apart.
+    """Check that no two columns of a struct have names that differ only in case: Spark cannot distinguish them.
 
     Args:
         location: The name of the table, for the error.

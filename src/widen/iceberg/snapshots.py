@@ -80,7 +80,7 @@ class ReadPoint:
 
     Args:
         metadata: The metadata of the table, with the schema to read in as the current one.
-        snapshot: The snapshot; None if the table has none yet.
+        snapshot: The snapshot; None if the table has no snapshot yet.
     """
 
     metadata: TableMetadata
@@ -167,7 +167,7 @@ def _as_of(metadata: TableMetadata, timestamp_ms: int) -> Snapshot:
 
 
 def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterator[Snapshot]:
-    """Yield a snapshot and those before it, newest first, as far as they have not expired.
+    """Yield a snapshot and its ancestors that have not expired, newest first.
 
     Args:
         newest: The snapshot; by default the current one.
@@ -193,7 +193,7 @@ class OlderSnapshots:
         self.by_id: dict[int, Snapshot] = {}
 
     def read_more(self) -> bool:
-        """Read the next file; return False if there is none."""
+        """Read the next file; return False if there is no next file."""
         if not self._files:
             return False
         self.by_id |= _snapshots_in(self._files.pop(), self._io)
@@ -287,7 +287,7 @@ def snapshot_commits(
 
 
 def stream_marks_at(metadata: TableMetadata, snapshot_id: int, newest: Snapshot | None = None) -> dict[str, int | None]:
-    """Return the last intervals of streams, by their ids, as an earlier snapshot has them; None for none.
+    """Return the last intervals of streams, by their ids, from an earlier snapshot; None without one.
 
     Only those are returned that later snapshots have changed. The numbers of a stream grow, so all before the first one
     that is undone are in the table.
@@ -307,7 +307,7 @@ def stream_marks_at(metadata: TableMetadata, snapshot_id: int, newest: Snapshot 
 
 
 def find_last_interval(table: Table, app_id: str, branch: str | None = None) -> int | None:
-    """Return the number of the last interval of a stream that a branch has; None if it has none.
+    """Return the number of the last interval of a stream that a branch has; None if it has no interval.
 
     The interval belongs to a snapshot, and counts if that is an ancestor of the newest one: another client may move a
     branch back, or to what a second branch has loaded, and leaves the table properties as they are. A property counts
@@ -354,7 +354,7 @@ def _app_of(snapshot: Snapshot) -> str | None:
 
 
 def marks_of_branch(table: Table, branch: str) -> dict[str, int]:
-    """Return the last intervals of streams that a branch has beside those of the main branch, by the ids of streams."""
+    """Return the last intervals of streams that only a branch has, not the main branch, by the ids of streams."""
     prefix = names.branch_prefix(branch)
     own = {key.removeprefix(prefix) for key in table.properties if key.startswith(prefix)}
     found = ((app_id, find_last_interval(table, app_id, branch)) for app_id in own)
@@ -373,7 +373,7 @@ def _describe(snapshot: Snapshot, store: LogStore | None) -> dict[str, Any]:
 
 
 def summary_of(snapshot: Snapshot | None) -> Mapping[str, str]:
-    """Return the summary of a snapshot without its operation; empty if it has none."""
+    """Return the summary of a snapshot without its operation; empty without a summary."""
     if snapshot is None or snapshot.summary is None:
         return {}
     # PyIceberg does not check that the values are texts.
@@ -472,11 +472,11 @@ def _partition_text(metadata: TableMetadata, file: DataFile) -> str:
         return "/".join(f"{field.name}={file.partition[at]}" for at, field in enumerate(spec.fields))
 
 
-# The record of loads of an Iceberg table: which source files it has loaded, in which snapshot.
+# The record of loads of an Iceberg table: the loaded source files and their snapshots.
 #
-# The record files have the form that those of Delta tables have; see `widen.log.loads`. A table property of
-# the same commit names the newest one. They are in a folder below the location of the table whose name begins with
-# an underscore: `remove_orphan_files` of Iceberg leaves such folders alone.
+# The record files have the same form as for Delta tables; see `widen.log.loads`. A table property of the same commit
+# names the newest one. They are in a folder below the location of the table. Its name begins with an underscore,
+# because Iceberg's `remove_orphan_files` leaves such folders alone.
 #
 # A rollback to an older snapshot keeps the table properties, and a branch shares them with the others. So loads count
 # only for a snapshot that comes after them; where snapshots between the two have expired, older metadata files tell.

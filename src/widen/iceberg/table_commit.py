@@ -198,7 +198,7 @@ def _create(name: TableName, new: NewTable) -> Transaction:
 def _stage(name: TableName, new: NewTable) -> Transaction:
     catalog, schema = name.catalog.open(), from_model(new.schema)
     with translate_catalog_errors(str(name)):
-        # PyIceberg's SQL catalog has namespaces of several levels, but plans new tables in those of one level only.
+        # PyIceberg's SQL catalog has multi-level namespaces, but plans new tables in single-level ones only.
         is_sql = isinstance(catalog, sql_catalog.SqlCatalog)
         identifier = (".".join(name.namespace), name.identifier[-1]) if is_sql else name.identifier
         return catalog.create_table_transaction(
@@ -438,7 +438,7 @@ class IcebergTransaction:
 
     @property
     def sort_keys(self) -> tuple[SortKey, ...]:
-        """The columns by which new files are sorted."""
+        """The columns that sort new files."""
         return read_sort_keys(self.metadata)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
@@ -565,7 +565,7 @@ class IcebergTransaction:
         self._delete_manifests()
 
     def _delete_manifests(self) -> None:
-        """Delete the manifests of a snapshot that was not committed, as far as the store allows."""
+        """Delete the manifests of a snapshot that was not committed, where the store allows it."""
         snapshot = self.metadata.snapshot_by_id(self.snapshot_id or 0)
         if snapshot is None:
             return

@@ -179,7 +179,7 @@ def is_utf8(text: bytes) -> bool:
 LINE_END = re.compile(rb"\r\n|\r|\n")
 
 STYLE_LINES, STYLE_BYTES = 1_000, 2**20
-"""Maximum number of lines, and of their bytes, from which the look of rows is learned."""
+"""Maximum number of lines, and of their bytes, that are read to learn what rows look like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class ScannedRows:
     """Complete rows of a file.
 
     Args:
-        rows: The rows, with `marker` in the place of each one that is refused.
+        rows: The rows, with `marker` instead of each refused row.
         line: The line of the first row.
         refused: The lines of the row that each marker replaces.
         spans: The rows that take several lines or are refused, as offsets in ``data``.
@@ -302,7 +302,7 @@ class RowScanner:
 
     Args:
         path: URI of the file, for errors.
-        line: The line at which the first block begins.
+        line: The line where the first block begins.
     """
 
     def __init__(self, dialect: CsvDialect, style: RowStyle, path: str, line: int = 1) -> None:
@@ -436,7 +436,7 @@ class Header(NamedTuple):
     Args:
         names: The names of the fields; empty if there is no row.
         rows: The text after it.
-        line: The line at which that begins.
+        line: The line where this text begins.
     """
 
     names: list[str]
@@ -451,8 +451,8 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
         path: The file, for errors.
 
     Raises:
-        SourceContentError: the table has none of the fields, so that the line is probably a record of a file without
-            header.
+        SourceContentError: the table does not have any of the fields, so the line is probably a record of a file
+            without header.
         CorruptFile: a quote of the header is not closed, the header is not in the encoding, or it has only NULs.
     """
     data = data.removeprefix(BOM)
@@ -466,7 +466,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     # With replaced bytes, two names could become one, and their fields would merge.
     if dialect.header and not is_utf8(first):
         raise CorruptFile(path=path, reason=_explain_encoding(first, line, dialect), fix=SET_ENCODING)
-    # The reader of Python has a limit of its own, and needs the line breaks of a name.
+    # Python's reader has a limit of its own, and needs the line breaks of a name.
     csv.field_size_limit(max(csv.field_size_limit(), len(first) + 1))
     # Without a header, only the number of fields counts; the row itself is then refused.
     text = first.decode(errors="replace").replace("\0", "")
@@ -592,7 +592,7 @@ _BLANKS = re.compile(rb" *")
 
 @lru_cache(maxsize=16)
 def _patterns(dialect: CsvDialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return the pattern of a well-formed field on one line, and that of any quoted field; it ends with its quote."""
+    """Return the patterns of a well-formed field on one line, and of any quoted field; it ends with its quote."""
     quote, separator = re.escape((dialect.quote or "\0").encode()), re.escape(dialect.separator.encode())
     # A field begins and ends beside a separator, a line break, or the end of the data. The quote is the first part of
     # the pattern, so that the search jumps from quote to quote; to look behind each byte takes five times as long.
@@ -772,7 +772,7 @@ class FieldGroup:
 def parse_rows(
     scanned: ScannedRows, names: Sequence[str], dialect: CsvDialect, file: str = "", part: int = 0
 ) -> Iterator[FieldGroup]:
-    """Yield rows as columns of texts, unless there are none.
+    """Yield rows as columns of texts, unless there are no rows.
 
     Args:
         file: URI of their file.

@@ -43,7 +43,7 @@ MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole."""
 
 MIN_TASK_BYTES = 4 * 2**20
-"""Least bytes for which a task pays, as with Spark's own splits."""
+"""The minimum number of bytes that is worth a task, as with Spark's own splits."""
 
 
 _SLOWER = 8
@@ -54,7 +54,7 @@ HEAD_BYTES = 2**20
 
 
 _SAMPLED_FILES, _SAMPLED_BYTES, _MAX_SAMPLED_BYTES = 8, 2**18, 2**28
-"""Maximum number of files in a sample, of bytes of each, and of bytes of a source for which the sample is enough."""
+"""Maximum number of files in a sample, bytes of each file, and bytes of a source that a sample can represent."""
 
 _LOCAL = re.compile(r"file:/+(?=[^/])")
 
@@ -88,7 +88,7 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the name says so. Its end is then that of the compressed bytes."""
+        """Whether the file is compressed, judging by its name. Its end is then the end of the compressed bytes."""
         return is_packed(self.uri)
 
 
@@ -463,7 +463,7 @@ def check_range(check: Callable[[BinaryIO, FileRange], bool], part: FileRange) -
 
 # The lines of a range of bytes of a local file, as Spark splits a text file among tasks.
 #
-# A line belongs to the range that has its first byte. So adjacent ranges have every line once, wherever they are
+# A line belongs to the range that has its first byte. So adjacent ranges have every line once, for any place of the
 # cut.
 #
 # Source: Spark's reader of text files
@@ -577,7 +577,7 @@ def _next_line(data: bytes, at: int) -> int | None:
 
 
 def _first_line(file: BinaryIO, start: int, block_bytes: int, limit: int, path: str) -> int:
-    """Return where the first line begins at or after a byte that is not the first; the size if there is none."""
+    """Return the start of the first line at or after a byte that is not the first; the size without such a line."""
     file.seek(start - 1)
     data = b""
     while block := file.read(block_bytes):
@@ -649,7 +649,7 @@ def read_refused(text: bytes) -> RefusedTexts:
 
 
 def split_groups(batch: pa.RecordBatch) -> Iterator[TextGroup]:
-    """Yield the texts of an Arrow batch, those of the same file, split and form together.
+    """Yield the texts of an Arrow batch, grouped by file, split and form.
 
     Args:
         batch: Columns `TEXT`, `FILE`, `PART` and `WHOLE`.
@@ -685,7 +685,7 @@ def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, names=[TEXT, FILE, PART, WHOLE])
 
 
-# The names by which Spark reads the fields of typed records.
+# The names that Spark uses for the fields of typed records.
 #
 # In most sessions Spark does not distinguish field names that differ only in case. If a record has such names, its
 # fields are named by their positions while Spark reads it.
@@ -694,11 +694,11 @@ def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.Recor
 
 
 Typed: TypeAlias = tuple[Column, DataType]
-"""Values with their type; the names of record fields are those of `with_field_steps`."""
+"""Values with their type; `with_field_steps` returns the names of record fields."""
 
 
 def field_steps(record: StructType) -> list[str]:
-    """Return the names by which Spark reads the fields of a record."""
+    """Return the names that Spark uses for the fields of a record."""
     is_plain = len({similarity_key(name) for name in record.names}) == len(record.fields)
     return list(record.names) if is_plain else [str(position) for position in range(len(record.fields))]
 

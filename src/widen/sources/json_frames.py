@@ -1,6 +1,6 @@
 """Raw batches: the records of files as a DataFrame of JSON texts.
 
-The executors read a small file as a whole and split it, whatever form it has. They read a large file line by line and
+The executors read a small file as a whole and split it, regardless of its form. They read a large file line by line and
 in parallel if it has a record on each line. Otherwise one task reads it from beginning to end and never holds more than
 a record.
 """
@@ -147,7 +147,7 @@ def read_json_by_spark(spark: SparkSession, source: SourceFiles, limit: int = MA
 
 
 def ensure_json_options(options: Mapping[str, str]) -> None:
-    """Raise if options are not those of JSON: only `MULTI_LINE`, which is ``true`` or ``false``.
+    """Raise unless options are JSON options: only `MULTI_LINE`, which is ``true`` or ``false``.
 
     Raises:
         InvalidOption: an option does not exist, or has another value.

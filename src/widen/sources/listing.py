@@ -167,7 +167,7 @@ def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
 
 
 def _guess_wide(head: bytes) -> str | None:
-    """Return the encoding of a text without a mark in which most characters are ASCII; None if it has one byte each."""
+    """Guess a UTF-16/32 encoding without BOM from mostly-ASCII text; None for single-byte encodings."""
     sample = head[:256]
     sample = sample[: len(sample) // 4 * 4]
     if len(sample) < _MIN_WIDE_BYTES:
@@ -239,7 +239,7 @@ class SourceFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The files as paths in which no character is part of a pattern."""
+        """The files as paths without pattern characters."""
         return [as_literal(file.path) for file in self.files]
 
 
@@ -282,7 +282,7 @@ def find_source(
             a format count, if there are any.
         format: Format of the files; None to infer it from their names, with JSON as the default.
         options: How to read the files.
-        may_be_empty: Whether no file, or only empty ones, are a source, too.
+        may_be_empty: Whether a source may have no files, or only empty ones.
     """
     try:
         found = list_linked_files(paths) if is_driver(spark) else None
@@ -447,7 +447,7 @@ MAX_NAMED_FILES, MAX_LISTED_FILES = 32, 1_000
 path in turn, and passes on one name after the other."""
 
 _PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
-"""Local paths in which no character is escaped in a URI, or part of a pattern."""
+"""Local paths without characters that are escaped in a URI or part of a pattern."""
 
 _PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
 
@@ -473,7 +473,7 @@ def to_source_files(files: DataFrame) -> list[SourceFile]:
 
 
 HASH_DIGITS = 32
-"""The digits of a hash that are kept: 128 bits tell any number of files apart."""
+"""The number of digits of a hash that are kept: 128 bits distinguish any number of files."""
 
 
 def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
@@ -516,7 +516,7 @@ _HASHED_BYTES = 2**20
 def choose_files(
     files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
 ) -> SourceFiles | None:
-    """Return the files to read: those of the requested format, or of the one format that their names tell.
+    """Return the files to read: files of the requested format, or of the one format that their names show.
 
     Args:
         format: Requested format; None to infer it from the names.
@@ -572,7 +572,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def as_literal(path: str) -> str:
-    """Return a path in which no character is part of a pattern."""
+    """Return a path without pattern characters."""
     return "".join("\\" + c if c in "*?[]{}\\" else c for c in path)
 
 
@@ -583,12 +583,12 @@ def decode_uri(uri: Column) -> Column:
 
 
 def source_file_key(path: str) -> str:
-    """Return the text that tells a `SourceFile` apart; `file_key_column` gives the same for its URI."""
+    """Return the text that identifies a `SourceFile`; `file_key_column` gives the same for its URI."""
     return _SCHEME.sub(r"\1:/", path)
 
 
 def decode_file_key(uri: str) -> str:
-    """Return the text of `source_file_key` for the URI of a file in an error of Spark, which may have escapes."""
+    """Return the text of `source_file_key` for the URI of a file in a Spark error, which may have escapes."""
     return source_file_key(unquote(uri))
 
 
@@ -607,10 +607,10 @@ def source_error_reason(error: Exception) -> str:
 
 
 _CALL = re.compile(r"^An error occurred while calling \S+\n:")
-"""What py4j says before an error of Java that Spark does not translate."""
+"""The text of py4j before a Java error that Spark does not translate."""
 
 _CLASS = re.compile(r"^[a-z]\w*(?:\.\w+)+(?:Exception|Error): ")
-"""The class of an error of Java, before what it says."""
+"""The class of a Java error, before its message."""
 
 
 def to_source_error(source: str, error: Exception, fix: str) -> SourceError:
@@ -632,7 +632,7 @@ def unusable_source(source: str, reason: str, fix: str) -> SourceError:
 
 
 _LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2}|[^\x00-\x7f])+)")
-"""URIs in which every other character has an escape, so that their paths are the same for Spark and for the tasks."""
+"""URIs that escape every other character, so that their paths are the same for Spark and for the tasks."""
 
 
 def local_path(uri: str) -> str | None:
@@ -758,8 +758,8 @@ def _states(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, tuple
 
 # Spark's file sources of the first version, by the names of their classes.
 #
-# Only they tell the file of a row, in the column ``_metadata``. By their short names, a session with an empty
-# ``spark.sql.sources.useV1SourceList`` would take those of the second version.
+# Only they know the file of a row, in the column ``_metadata``. Short names would mean the sources of the second
+# version in a session with an empty ``spark.sql.sources.useV1SourceList``.
 #
 # Source: Spark's configuration, spark.sql.sources.useV1SourceList
 

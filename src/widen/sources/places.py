@@ -1,4 +1,4 @@
-"""The places of a source, before their files are listed: they exist, and they are files and not tables.
+"""The locations of a source, before their files are listed: they exist, and they are files and not tables.
 
 A table is never read as files: its folder also has the files of old versions and deleted rows. What an ingestion reads
 as a table, and what it refuses, is listed in the guide.
@@ -449,7 +449,7 @@ def _refuse(error: OSError) -> None:
 
 
 def ensure_distinct(paths: Sequence[str]) -> None:
-    """Check that a stream finds each folder under one path: Spark tells its files apart by their paths.
+    """Check that a stream finds each folder under one path: Spark identifies its files by their paths.
 
     Raises:
         SourceError: two paths, or a link, name the same folder, or one that is below the other.
@@ -470,7 +470,7 @@ def ensure_distinct(paths: Sequence[str]) -> None:
 def walk_files(places: Iterable[str]) -> Iterator[str]:
     """Yield the files in local places and below, and links to files; links to folders are followed once.
 
-    Folders without a link come first, so that a file has its own path rather than that of a linked folder.
+    Folders without a link come first, so that a file has its own path rather than the path of a linked folder.
     """
     pending, linked = [(place, _is_folder(place)) for place in places], list[tuple[str, bool]]()
     seen: set[str] = set()

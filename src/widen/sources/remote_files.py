@@ -1,7 +1,7 @@
-"""How this process opens files of a source, on the local disk and in an object store; those of stores are also listed.
+"""How this process opens files of a source, on the local disk and in an object store; it also lists object stores.
 
-The tasks of Spark leave other stores to its file systems, since its workers have no credentials. Tasks of this process
-take the storage options of the call, or what the environment says.
+Spark's tasks leave other stores to its file systems, because its workers have no credentials. Tasks of this process
+take the storage options of the call, or the settings of the environment.
 
 Source: docs/guide/engine.md
 """
@@ -159,7 +159,7 @@ def open_store_file(uri: str) -> BinaryIO:
 
 
 class _ReadAhead(io.RawIOBase):
-    """A file of which more bytes are requested at a time the longer it is read in order."""
+    """A file that requests more bytes at a time the longer it is read sequentially."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ def find_states(urls: Sequence[str]) -> Mapping[str, tuple[int, int]]:
 
 
 def find_folders(folders: Sequence[str], ending: str) -> list[str]:
-    """Return those of some folders among whose first 1,000 files one has an ending. Each takes one request.
+    """Return the folders that have a file with this suffix among their first 1,000 (one request per folder).
 
     A folder that the caller may not list counts as one without it: credentials may be for the source alone.
     """

@@ -75,7 +75,7 @@ def find_flow_source(
 
     Args:
         location: A local path or a URL; the name of an Iceberg table in its catalog.
-        storage_options: Settings and credentials of its store; an Iceberg table is read with those of its catalog.
+        storage_options: Settings and credentials of its store; an Iceberg table uses its catalog's.
         catalog: The catalog of an Iceberg table; None for a Delta table.
     """
     if catalog is not None:

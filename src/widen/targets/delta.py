@@ -592,7 +592,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             history |= {"keys": str(self.target.keys)}
             metrics |= {**_delete_metrics(removal), **metrics, **_key_metrics(self.counts)}
         elif self.replaced is not None:
-            # Of two counts with one name, that of the written rows counts.
+            # If two counts have one name, the count of the written rows wins.
             metrics |= {**_delete_metrics(removal), **metrics}
         actions += removal.actions
 
@@ -702,7 +702,7 @@ def _discard_others(store: LogStore, adds: Sequence[Add], kept: Sequence[Add]) -
 
 
 MOST_COMMITS = 1_000
-"""The number of commits, from the newest on, in which a dropped column is searched for."""
+"""The number of commits, newest first, that are searched for a dropped column."""
 
 
 def _ensure_types_ingestible(schema: StructType) -> None:
@@ -877,7 +877,7 @@ def _ensure_location_empty(store: LogStore) -> None:
 
 
 SUFFIX = "_quarantine"
-"""The end of the default location, after that of the table."""
+"""The suffix of the default location, after the table's location."""
 
 COLUMNS = StructType(
     tuple(
@@ -906,7 +906,7 @@ def quarantine_store(table: LogStore, location: str | None) -> LogStore:
     """Return the store of the quarantine of a table.
 
     Args:
-        location: Of the quarantine; by default the location of the table with `SUFFIX`.
+        location: The location of the quarantine; by default the location of the table with `SUFFIX`.
 
     Raises:
         InvalidOption: it is the location of the table, or its scheme is not supported.
@@ -1000,7 +1000,7 @@ class DeltaQuarantineWrite(QuarantineWrite):
     """The records that one interval has added.
 
     Args:
-        store: Of the quarantine.
+        store: The store of the quarantine.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 
@@ -1088,7 +1088,7 @@ def _remaining_files(target: IngestTarget, replayed: TransactionId) -> list[Add]
     return msgspec.json.decode(parameters[REMAINING_FILES], type=list[Add])
 
 
-# Tags in a quarantine: for which source files its records were quarantined.
+# Tags in a quarantine: the source files whose records were quarantined.
 #
 # In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
 #

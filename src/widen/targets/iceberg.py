@@ -171,7 +171,7 @@ class IcebergLocation(TableLocation):
     """The name of an Iceberg table in a catalog.
 
     Args:
-        storage_options: Settings and credentials of the store of its files; by default those of the catalog.
+        storage_options: Settings and credentials of the store of its files; by default the catalog's.
         branch: The branch that is written to; None for the main branch.
     """
 
@@ -230,7 +230,7 @@ class IcebergLocation(TableLocation):
         return self.name.not_found()
 
     def quarantine(self, location: str | None) -> IcebergQuarantine:
-        # Records of a branch are not those of the others until the branch is published, if it ever is.
+        # Records of a branch do not belong to other branches until the branch is published, if it ever is.
         if location is None and self.branch is not None:
             location = str(self.name.sibling(f"{SUFFIX}_{_NO_WORD.sub('_', self.branch)}"))
         return IcebergQuarantine.beside(self.name, location, self.storage_options)
@@ -247,7 +247,7 @@ class IcebergLocation(TableLocation):
 
 
 def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, ...]) -> dict[Path, FixedColumn]:
-    """Return the columns that ingestion must not reroute: those of partitions, and required ones."""
+    """Return the columns that ingestion must not reroute: partition columns and required columns."""
     columns = partition_columns(partition_fields)
     for path, column in fields(schema):
         if not column.nullable:
@@ -279,7 +279,7 @@ class IcebergTarget(IngestTarget):
 
     @property
     def version(self) -> int | None:
-        """The id of the newest snapshot; `NO_SNAPSHOT` if there is none, None if the table does not exist yet."""
+        """The id of the newest snapshot; `NO_SNAPSHOT` without snapshots, None if the table does not exist yet."""
         if self.table is None:
             return None
         snapshot = self.snapshot
@@ -287,7 +287,7 @@ class IcebergTarget(IngestTarget):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The newest snapshot of the branch; None if there is none."""
+        """The newest snapshot of the branch; None without snapshots."""
         if self.table is None:
             return None
         return find_read_point(self.table.metadata, SnapshotReference(branch=self.place.branch)).snapshot
@@ -350,7 +350,7 @@ class IcebergTarget(IngestTarget):
         """Return the keys that were deleted until this version.
 
         Args:
-            store: That of the location of the table.
+            store: The store of the table's location.
         """
         head = 0 if self.table is None else iceberg_head(self.table.properties, self.location)
         every = self.keys is not None and self.keys.history
@@ -606,7 +606,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         transaction, writer = self.transaction, self.writer
         place = self.target.place.store(transaction.metadata.location, transaction.table.io)
         lists = self.target.deleted_keys(place)
-        number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 of the format has none
+        number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 lacks it
         if not result.files:
             self._keyed = RemovedRows(), lists.add(None, number, staged, spark), KeyCounts()
             return KeyedBatch(self, result, KeyCounts())
@@ -782,7 +782,7 @@ class IcebergQuarantine(Quarantine):
     """A quarantine, which may not exist yet.
 
     Args:
-        storage_options: Settings and credentials of the store of its files; by default those of the catalog.
+        storage_options: Settings and credentials of the store of its files; by default the catalog's.
     """
 
     name: TableName
@@ -793,7 +793,7 @@ class IcebergQuarantine(Quarantine):
         """Return the quarantine of a table.
 
         Args:
-            location: The name of the quarantine; by default that of the table with `SUFFIX`.
+            location: The name of the quarantine; by default the table's name with `SUFFIX`.
 
         Raises:
             InvalidOption: it is the table itself, or not the name of a table.
@@ -899,7 +899,7 @@ class IcebergQuarantine(Quarantine):
         return msgspec.json.decode(self.store(self.name.load()).read(path), type=list[IcebergFile])
 
     def newest(self) -> Table | None:
-        """Return the newest version of the table, or None if there is none.
+        """Return the newest version of the table, or None if it has no version.
 
         Raises:
             InvalidOption: the table of that name is not a quarantine.

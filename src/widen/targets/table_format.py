@@ -1,4 +1,4 @@
-"""What an ingestion requires of a table, whatever its format.
+"""What an ingestion requires of a table of any format.
 
 A `TableLocation` opens as an `IngestTarget`. A plan turns the target into a `TableDraft`; files are written under the
 draft and committed with it. A `Quarantine` keeps the records that the table cannot hold. `widen.targets.delta`
@@ -90,7 +90,7 @@ class TransactionId:
 
 @dataclass(frozen=True, slots=True)
 class NewFiles:
-    """The source files of a batch, by which the records of an interrupted load of them are found in a quarantine.
+    """The source files of a batch; they identify the records of an interrupted load in a quarantine.
 
     Args:
         loads: How often the table has loaded each file already, as it is now; empty if it has loaded none.
@@ -107,7 +107,8 @@ class LoadRecord:
 
     Args:
         load: The files and the counts; the commit sets its version and time.
-        is_exclusive: Whether the batch depends on which files are loaded. Then a concurrent load is a conflict.
+        is_exclusive: Whether the batch depends on the files that are already loaded. Then a concurrent load is a
+            conflict.
     """
 
     load: Load
@@ -126,7 +127,7 @@ class TableLocation(Protocol):
 
     @property
     def keeps_types(self) -> bool:
-        """Whether a new table can have every type of Spark."""
+        """Whether a new table can have every Spark type."""
 
     def add_features(self, names: Collection[str]) -> None:
         """Add table features that the types of a source need, if there is a table and its format has features.
@@ -157,7 +158,7 @@ class TableLocation(Protocol):
         """Return the quarantine of the table.
 
         Args:
-            location: Of the quarantine; by default beside the table.
+            location: The location of the quarantine; by default beside the table.
 
         Raises:
             InvalidOption: it is the location of the table, or its scheme is not supported.
@@ -187,7 +188,7 @@ class IngestTarget(Protocol):
         """Return the same target for records that get fields with these names from their files."""
 
     def dropped_columns(self) -> Mapping[Path, str]:
-        """Return the columns that were dropped, as far as the history tells, and what dropped them last."""
+        """Return the columns that the history shows as dropped, and what dropped them last."""
 
     @property
     def turns_on_widening(self) -> bool:
@@ -230,7 +231,7 @@ class IngestTarget(Protocol):
 
     @property
     def key_rules(self) -> KeyRules | None:
-        """The rules by which the table is written by key, if it is."""
+        """The rules of writing the table by key, if it is written by key."""
 
     def with_keys(self, rules: KeyRules | None) -> IngestTarget:
         """Return the same target for an ingestion by key, or for one that only adds rows.
@@ -285,7 +286,7 @@ class TableDraft(Protocol):
         """
 
     def discard(self, result: BatchResult) -> None:
-        """Delete files that were written and will not be committed, as far as the store allows."""
+        """Delete files that were written and will not be committed, where the store allows it."""
 
     def commit(
         self,
@@ -382,7 +383,7 @@ class Quarantine(Protocol):
         """Append records in one commit; the quarantine is created if it does not exist.
 
         Args:
-            quarantined_records: The records; None if there are none. See
+            quarantined_records: The records; None without quarantined records. See
                 `widen.batches.text_batch.BatchResult`.
             table_version: The version of the table that cannot hold them; -1 if the table does not exist yet.
             new_files: The source files. Records that an interrupted load of them has left in the quarantine are
@@ -471,13 +472,13 @@ class QuarantineContent(Protocol):
     def write_remaining(
         self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
     ) -> Mapping[str, object]:
-        """Write the records that stay, as files that will replace those of this version.
+        """Write the records that stay, as files that will replace the files of this version.
 
         Args:
             staged: Deletes the files if the replay is not committed.
 
         Returns:
-            Parameters for the commit to the table, from which `Quarantine.finish_replay` finds the files again.
+            Parameters for the commit to the table. `Quarantine.finish_replay` uses them to find the files again.
 
         Raises:
             TableError: the files cannot be written.
@@ -500,11 +501,11 @@ def verify_rows(
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> Rows | None:
-    """Return the texts of quarantined records in a column `TEXT`; None if there are none."""
+    """Return the texts of quarantined records in a column `TEXT`; None without quarantined records."""
     return None if quarantine is None else texts_of(quarantine.rows(spark))
 
 
-# What a flow requires of the table that it reads, whatever its format.
+# What a flow requires of the table of any format that it reads.
 #
 # `widen.targets.delta` and `widen.targets.iceberg` implement these protocols.
 #
@@ -531,7 +532,7 @@ class RangeLimits:
 
     Args:
         last: The last version that it may have.
-        max_bytes: The size of the added files from which on it is full; it has at least one version.
+        max_bytes: The range is full once the added files have this size; it has at least one version.
         is_pinned: Whether it must end at the last version, because an earlier attempt ended there.
         only_added: Whether only the added rows matter; versions that remove rows are then not read.
     """
@@ -566,7 +567,7 @@ class VersionRange(Protocol):
         """
 
     def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
-        """Return frames that together have every added and every removed row; they may have others too.
+        """Return frames that together have every added and every removed row; they may also have others.
 
         Raises:
             SourceHistoryLost: a file or a version was deleted.
@@ -579,7 +580,7 @@ def split_files(files: Iterable[tuple[str, int]], max_bytes: int | None) -> list
 
     Args:
         files: The path and the size of each.
-        max_bytes: The size from which on a part is full; it has at least one file.
+        max_bytes: A part is full at this size; it has at least one file.
     """
     parts: list[list[str]] = []
     size_bytes = 0
@@ -635,7 +636,7 @@ class FlowSource(Protocol):
         """Return the files of a version in parts, the same at each call, oldest files first.
 
         Args:
-            max_bytes: The size from which on a part is full; it has at least one file.
+            max_bytes: A part is full at this size; it has at least one file.
 
         Raises:
             SourceHistoryLost: the version was deleted.

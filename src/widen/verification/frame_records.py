@@ -40,7 +40,7 @@ from widen.sources.file_ranges import Typed, field_steps, fields_of, with_field_
 from widen.spark.expression import join_columns
 from widen.spark.spark_types import Column, F, to_spark, type_to_spark
 
-# Strings of typed records that are read as dates, in the spelling in which the proof compares them.
+# Strings of typed records that are read as dates, spelled as the proof compares them.
 #
 # Source: docs/evolution-rules.md#d6
 
@@ -104,7 +104,7 @@ def _as_stored(texts: Column, columns: FieldColumns, dim: int) -> Column:
 
 
 def rebuilt_count(numbers: Column) -> Column:
-    """Return the texts that stand for dates and timestamps of which a column has only the count."""
+    """Return the texts that stand for dates and timestamps if a column has only their count."""
     return F.concat(F.lit("count "), numbers.cast("string"))
 
 
@@ -112,7 +112,7 @@ _NUMBERS_OF_DATES = frozenset({"integer", "long", "double", "decimal"})
 """The columns of numbers that take dates, and but for integers of 32 bits timestamps."""
 
 _MIDNIGHTS: Mapping[str, str] = {"timestamp_ntz": "T00:00:00", "timestamp": "T00:00:00Z"}
-"""What the columns of timestamps give back for a date, in the order in which the proof reads them."""
+"""What the columns of timestamps give back for a date, sorted as the proof reads them."""
 
 
 def has_temporal_strings(data_type: DataType) -> bool:
@@ -131,7 +131,7 @@ _SECONDS = "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
 
 _DAY_MICROS = 86_400_000_000
 _YEARS_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999, of which columns of numbers hold the milliseconds."""
+"""The years 1 to 9999, whose milliseconds fit into columns of numbers."""
 
 Back = Callable[[Column, DataType, DataType], Column]
 """Converts values, given their type in the table and their type in the source."""
@@ -384,7 +384,7 @@ def family_of(data_type: DataType) -> str:
 
 _TEMPORAL_STRING = "temporal string"
 _TEMPORAL_FIRST = {name: place for place, name in enumerate(("string", "date", "timestamp_ntz", "timestamp"))}
-"""The order in which columns give back a string that is read as a date: first those that say most of its text."""
+"""The sequence of columns that may give back a string that is read as a date: most text preserved first."""
 
 _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
@@ -510,7 +510,7 @@ _DATE_SUFFIXES = ("", "T00:00:00", "T00:00:00Z")
 """What may follow a date in the value of a string that is read as a date, if another column holds the date."""
 
 _EPOCH_LIMITS = ((10**11, EpochUnit.SECONDS), (10**14, EpochUnit.MILLISECONDS), (10**17, EpochUnit.MICROSECONDS))
-"""The sizes below which an integer counts seconds, ms or µs; a larger one counts ns (D5)."""
+"""The upper bounds of integers that count seconds, ms or µs; a larger integer counts ns (D5)."""
 
 _MICROS = {
     EpochUnit.SECONDS: Decimal(1_000_000),

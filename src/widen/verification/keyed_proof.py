@@ -1,8 +1,8 @@
 """The proof of an ingestion by key in this process: what `widen.verification.keyed_proof_frames` proves, with Arrow.
 
-Tasks read the source with the readers of the proof. The order of the records of each key is found with Arrow, and so is
-whether a key has the row that it must have, as far as that is plain; `judge_key` decides about all other keys. A file
-that both versions have is only searched for rows of the keys, since all others are the same in both.
+Tasks read the source with the readers of the proof. Arrow sorts the records of each key, and decides the simple cases:
+whether a key has the row that it must have. `judge_key` decides all other keys. If both versions have a file, it is
+only searched for rows of the keys, because its other rows are the same in both.
 
 Whether a record deletes is read off its form, by an evaluation of the condition that the writer does not share.
 
@@ -136,8 +136,8 @@ class LocalKeyedProof:
 
     Args:
         schema: The columns of the version that the commit made.
-        deleted: Where the keys are that were deleted before; None if there are none, or if they do not count.
-        quarantined: The texts of quarantined records; None if there are none.
+        deleted: Where to find the keys that were deleted before; None without such keys, or if they do not count.
+        quarantined: The texts of quarantined records; None without quarantined records.
     """
 
     rules: KeyRules
@@ -339,7 +339,7 @@ class _TableReader:
         """Return the rows of the keys of a file, and add the others to the sums.
 
         Args:
-            same: The positions of rows that the file has in the other version, too.
+            same: The positions of rows that the file also has in the other version.
         """
         found = []
         for positions, rows in whole.read_located(add):
@@ -414,7 +414,7 @@ def _positions(scan: FileScan, add: Add) -> pa.Array:
 def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) -> list[list[tuple[Path, pa.Array]]]:
     """Return for fields of the key the values that their columns may have, by place, where a row has one of the keys.
 
-    Only of fields all of whose columns and values are integers and strings.
+    Only for fields whose columns and values are all integers and strings.
     """
     if role_field(schema, RESCUED) is not None or not len(keys):
         return []
@@ -465,7 +465,7 @@ class _Judge:
         records: The records of the batch.
         before: The rows of the keys in the version before, with the numbers of their keys; `after` likewise.
         deleted: The keys that were deleted, with their order.
-        limit: That of the sample of keys.
+        limit: The limit of the sample of keys.
     """
 
     reader: KeyReader
@@ -509,7 +509,7 @@ class _Judge:
         return int(pc.sum(self.records[name].take(records), min_count=0).as_py())
 
     def _find_right(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Return which keys surely have what they must have, and the numbers of the records that their rows are from.
+        """Return which keys are known to have what they must have, and the records that made their rows, by number.
 
         Also of those that only differ from their row in where and when they were loaded.
 
@@ -562,7 +562,7 @@ class _Judge:
         return self._without_exceptions(is_right, quarantined), *found
 
     def _find_right_versions(self) -> tuple[pa.Array, pa.Array]:
-        """Return the same of keys of which every version is kept, each until the next event of its key."""
+        """Return the same for keys that keep every version, each until the next event of its key."""
         count, records, before, after = len(self.keys), self.records, self.before, self.after
         until = one_array(after[UNTIL])
         is_open, is_sound = pc.equal(until, ""), pc.not_equal(until, BROKEN)
@@ -607,7 +607,7 @@ class _Judge:
         return pc.and_(is_right, same_count), winner.filter(is_version)
 
     def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
-        """Return the flags without the keys of which records have no order, or are in the quarantine."""
+        """Return the flags without keys that have records without a sequence, or records in the quarantine."""
         doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
         doubtful.append(one_array(self.records[KEY].filter(self.records[_DEPENDS])))
         if self.reader.family:
@@ -650,11 +650,11 @@ _NO_ROW: Mapping[str, Any] = {
 
 
 _NEVER = pa.scalar(-1, pa.int64())
-"""The rank at which the newest version of a key ends."""
+"""The rank of the end of a key's newest version."""
 
 
 def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:
-    """Return the sequences of several sides as numbers of one order; 0 for none, which is older than all."""
+    """Return the sequences of several sides as comparable numbers; 0 for no sequence, which is older than all."""
     sizes = list(map(len, texts))
     whole = pa.concat_arrays(texts)
     values = whole

@@ -70,7 +70,7 @@ from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
 from widen.verification.records import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
 
 MAX_KEYS = 1_000_000
-"""The number of keys of a batch up to which tasks know all of them, and so build no forms of other rows."""
+"""Up to this many keys of a batch, tasks know all of them, and so build no forms of other rows."""
 
 RECORD, QUARANTINED, BEFORE, AFTER, DELETED, _OTHERS, _UNCHOSEN = range(7)
 """What a row of the proof is about."""
@@ -86,7 +86,7 @@ UNDECIDED = 2
 """Of a record: only Spark says whether it deletes."""
 
 UNTIL = "until"
-"""Of a version of a row the order until which it is valid, empty if it is the current one; `BROKEN` otherwise."""
+"""When a version of a row ends, as a sequence; empty for the current version; `BROKEN` for an invalid one."""
 
 BROKEN = "broken"
 """Stands for a version that is current and has an end, or neither."""
@@ -139,8 +139,8 @@ class KeyedProof:
         schema: The columns of the version that the commit made; rows of both versions have them.
         before: The rows of the version before; None if there was no table.
         after: The rows of that version.
-        deleted: The keys that were deleted before, with their order; None if there are none.
-        quarantined: The texts of quarantined records; None if there are none.
+        deleted: The keys that were deleted before, with their sequence; None without such keys.
+        quarantined: The texts of quarantined records; None without quarantined records.
     """
 
     rules: KeyRules
@@ -205,7 +205,7 @@ class KeyedProof:
     def _with_deletes(self, records: DataFrame) -> DataFrame:
         """Add whether a record deletes: what the proof finds, and where it cannot tell, what Spark does.
 
-        Spark's own reader of JSON then reads the columns of the condition.
+        Spark's own JSON reader then reads the columns of the condition.
         """
         condition = self.rules.deletes(self.schema)
         is_known = F.col(_FLAG) == F.lit(1)
@@ -221,7 +221,7 @@ class KeyedProof:
 
 
 def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
-    """Return the schema by which records are read: only a new row takes defaults where partial records say nothing."""
+    """Return the schema for reading records: only new rows take defaults where partial records have no value."""
     return without_defaults(schema) if rules.keeps_missing else schema
 
 
@@ -298,7 +298,7 @@ class KeyReader:
         return encode_form(values) if is_key else None
 
     def sequence(self, form: Form) -> str | None:
-        """Return the sequence as a text of `order`, None if it has none."""
+        """Return the sequence as a text of `order`, None without a sequence."""
         return None if self.rules.sequence_by is None else self._order_text(form, self.rules.sequence_by)
 
     def without_times(self, form: Form) -> tuple[Form, str | None]:
@@ -327,7 +327,7 @@ class KeyReader:
         return digest(rest), count_form(form) - count_form(rest)
 
     def put_on(self, old: Form, new: Form) -> Form:
-        """Return the row that a record makes of the row before it; None is no row."""
+        """Return the row that a record makes of the row before it; None means no row."""
         if self.rules.keeps_missing:
             if old is None and isinstance(new, dict):  # a null says nothing there, and stays where there is no default
                 return {**new, **{name: value for name, value in self.defaults.items() if new.get(name) is None}}
@@ -371,7 +371,7 @@ class KeyReader:
         elif type(value) is not int:
             return None
         elif reads_dates and not has_dates and 0 <= value <= _LAST_DAY:
-            # Where numbers and times have columns, and dates have none, the form of a date is the number of its day.
+            # If numbers and times have columns, and dates do not, the form of a date is the number of its day.
             given = DateString(date.fromordinal(_EPOCH + value))
         else:
             given = NumberToken(value)
@@ -491,7 +491,7 @@ def _record_rows(
             form = msgspec.msgpack.decode(row[FORM])
             key = reader.key(form)
             if not is_chosen(key, limit):
-                yield _row(_UNCHOSEN, **{KEY: key})  # its rows are not those of other keys
+                yield _row(_UNCHOSEN, **{KEY: key})  # its rows do not belong to other keys
             else:
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
@@ -676,7 +676,7 @@ def _has_newest(
     totals: dict[str, int],
     lost: list[Mapping[str, Any]],
 ) -> bool:
-    """Return whether a key has the row that it must have, or none."""
+    """Return whether a key has the row that it must have, or no row if it must have no row."""
     if reader.rules.history:
         return _has_versions(reader, records, before, after, deleted, totals, lost)
     was, now = Counter(row[DIGEST] for row in before), Counter(row[DIGEST] for row in after)

@@ -1,10 +1,10 @@
 """The proof for Parquet files that this process reads: their records are rebuilt with Arrow from the rows of the table.
 
-As `widen.verification.frame_records` on Spark: every column of a field is converted back to the type of the source, and
-all of them must hold the same value. Masks and exclusions are those that the proof itself reads from the policy. So
-nothing here is shared with `widen.batches.column_values`, which makes the rows.
+Like `widen.verification.frame_records` on Spark: every column of a field is converted back to the type of the source,
+and all of them must hold the same value. The proof itself reads masks and exclusions from the policy. So nothing here
+is shared with `widen.batches.column_values`, which makes the rows.
 
-A row that no record can have given is not explained here: it makes the sums differ, and Spark finds out which it is.
+Rows without a source record change the sums; Spark then finds and reports them.
 
 Source: docs/evolution-rules.md#one-interval, #u1, #u2, #d16
 """
@@ -78,7 +78,7 @@ class RecordProof:
     Args:
         source: The fields of the records as they are read, with those that they get from their files.
         schema: The schema of the table; the rows have its columns in its order.
-        forms: The types by which the values are digested; by default those of the records.
+        forms: The types that are used to digest the values; by default the types of the records.
     """
 
     source: StructType
@@ -108,7 +108,7 @@ class RecordProof:
 
     @cached_property
     def digested(self) -> StructType:
-        """The types by which values are digested: keys of maps are texts."""
+        """The types that are used to digest values: keys of maps are texts."""
         types = document_type(self.records if self.forms is None else self.forms)
         assert isinstance(types, StructType)
         return types
@@ -148,7 +148,7 @@ class RecordProof:
         parsed = [(text, row) for text, row in rows if row is not None]
         records, known = _to_records([row for _, row in parsed], self.records)
         parsed = [pair for pair, is_known in zip(parsed, known, strict=True) if is_known]
-        # The values are compared with those of the source; this only says that the text has no others.
+        # The values are compared with the source; this only checks that the text has no others.
         is_same = [text == again for (text, _), again in zip(parsed, self._texts_of(records), strict=True)]
         digester.add(self._to_forms(records.filter(pa.array(is_same, pa.bool_()))))
         found = {text for (text, _), same in zip(parsed, is_same, strict=True) if same}
@@ -227,7 +227,7 @@ def sum_quarantined_texts(
     """Return the sum of quarantined records, whose texts are in a column.
 
     Args:
-        proofs: Those of the parts of a source: a record is of the first one whose types give its text back.
+        proofs: The proofs of the parts of a source: a record belongs to the first part whose types give its text back.
     """
     digesters = [proof.digester(layout, limit) for proof in proofs]
     for batch in batches:
@@ -320,7 +320,7 @@ def _rebuild_record(
     """Return the fields of records, rebuilt from columns.
 
     Args:
-        is_checked: Whether all columns of a field must hold its value, and those of other fields none.
+        is_checked: Whether all columns of a field must hold its value, and the columns of other fields no value.
     """
     if is_checked:
         for key in columns.keys() - set(source.names):
@@ -362,7 +362,7 @@ def _leaf(data_type: DataType) -> DataType:
 def _unwrap(values: pa.Array, data_type: DataType, slot: SourceColumn, dim: int, is_checked: bool) -> pa.Array | None:
     """Return values of a type from a column; None if the column cannot hold any.
 
-    A column of timestamps gives them back in the place of integers, whose unit their size decides.
+    A column of timestamps gives them back instead of integers, whose size decides their unit.
     """
     if isinstance(data_type, ArrayType):
         items = _unwrap(values.flatten(), data_type.element, slot, dim - 1, is_checked) if dim else None
@@ -425,7 +425,7 @@ def _either(first: pa.Array, second: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def _ensure_agrees(given: pa.Array, values: pa.Array, data_type: DataType, slot: SourceColumn) -> None:
-    """Check that the values that a column gives back are those of their field, or null."""
+    """Check that the values that a column gives back are the values of their field, or null."""
     if given.null_count:
         is_given = given.is_valid()
         given, values = given.filter(is_given), values.filter(is_given)
@@ -471,7 +471,7 @@ def _ensure_null(values: pa.Array) -> None:
 
 _DAY_MICROS = 86_400_000_000
 _YEARS_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999, of which columns of numbers hold the milliseconds."""
+"""The years 1 to 9999, whose milliseconds fit into columns of numbers."""
 
 _NANOS = 1000
 
@@ -481,7 +481,7 @@ _MICROS: Mapping[EpochUnit, int] = MappingProxyType(
 """How many microseconds a unit has; the other one is nanoseconds."""
 
 _EPOCH_LIMITS = ((10**11, EpochUnit.SECONDS), (10**14, EpochUnit.MILLISECONDS), (10**17, EpochUnit.MICROSECONDS))
-"""The sizes below which an integer counts seconds, ms or µs; a larger one counts ns (D5)."""
+"""The upper bounds of integers that count seconds, ms or µs; a larger integer counts ns (D5)."""
 
 
 def restore_values(values: pa.Array, stored: DataType, original: DataType) -> pa.Array | None:
@@ -660,12 +660,12 @@ def _offsets(lengths: pa.Array) -> pa.Array:
 
 
 def _to_lists(lists: pa.Array, items: pa.Array) -> pa.Array:
-    """Return lists with other items in the place of their own."""
+    """Return lists with other items instead of their own."""
     return pa.ListArray.from_arrays(_offsets(_lengths(lists)), items, mask=_nulls(lists))
 
 
 def _to_maps(maps: pa.Array, keys: pa.Array, items: pa.Array) -> pa.Array:
-    """Return maps with other entries in the place of their own."""
+    """Return maps with other entries instead of their own."""
     return _new_maps(pc.if_else(maps.is_valid(), _lengths(maps), pa.scalar(None, pa.int64())), keys, items)
 
 
@@ -682,7 +682,7 @@ def _new_maps(lengths: pa.Array, keys: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def _common_lengths(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Return the lengths of lists of which either is null or both are as long; null where both are null."""
+    """Return the lengths of pairs of lists, which must be equal if neither is null; null where both are null."""
     none = pa.scalar(None, pa.int64())
     one, other = (pc.if_else(each.is_valid(), _lengths(each), none) for each in (first, second))
     _ensure(pc.all(pc.equal(one, other), min_count=0).as_py())
@@ -690,7 +690,7 @@ def _common_lengths(first: pa.Array, second: pa.Array) -> pa.Array:
 
 
 def _expand(lists: pa.Array, items: pa.Array, lengths: pa.Array) -> pa.Array:
-    """Return items, with nulls in the places of those of null lists.
+    """Return items, with nulls as the items of null lists.
 
     Args:
         lengths: The lengths that the lists then have.
@@ -699,7 +699,7 @@ def _expand(lists: pa.Array, items: pa.Array, lengths: pa.Array) -> pa.Array:
     if wanted.equals(own):
         return items
     owners = pc.list_parent_indices(pa.ListArray.from_arrays(_offsets(wanted), count_up(pc.sum(wanted).as_py())))
-    # A list has all items that are wanted of it, or none.
+    # A list has all the items that it needs, or no items.
     is_own = lists.is_valid().take(owners)
     place = pc.subtract(pc.cumulative_sum(is_own.cast(pa.int64())), 1)
     return items.take(pc.if_else(is_own, place, pa.scalar(None, pa.int64())))
@@ -730,7 +730,7 @@ _Parser: TypeAlias = Callable[[Any], Any]
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of JSON with its keys in their order, also those that it has twice."""
+    """A JSON object as key/value pairs, duplicates included."""
 
 
 def _parse_record_text(parse: _Parser, text: str) -> Any:

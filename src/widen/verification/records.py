@@ -81,7 +81,7 @@ DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place
 stands, and its form."""
 
 # An example. The source has two records, and the table has the columns a (bigint) and a__string:
-#     source   {"a":1}       {"a": "x"}      forms: {"a":1} and {"a":"x"}, whatever spaces and order the text has
+#     source   {"a":1}       {"a": "x"}      forms: {"a":1} and {"a":"x"}, for any spaces and order of the text
 #     table    (1, null)     (null, "x")     forms: {"a":1} and {"a":"x"}, since both columns say where they came from
 # The sums of the digests agree, and nothing else is compared. A sum does not depend on the order of rows, and a row
 # that is there twice changes it. If the second row were (null, "y"), the sums would differ. Then every digest is
@@ -92,7 +92,7 @@ MAX_SHOWN = 10
 """Maximum number of lost records that the result names."""
 
 _MAX_CANDIDATES = 200
-"""Maximum number of unmatched rows among which the proof looks for the row of a lost record."""
+"""Maximum number of unmatched rows that the proof searches for the row of a lost record."""
 
 _SIGN, _SIDE, _RECORDS = "sign", "side", "records"
 _DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary"
@@ -348,7 +348,7 @@ def _match_digests(digests: DataFrame) -> DataFrame:
         F.count_if(is_source).alias("records"),
         F.count_if(~is_source).alias("rows"),
         F.coalesce(F.sum(F.when(is_source, F.col(VALUES))), F.lit(0)).alias("values"),
-        # Equal records may be spelled differently, so each has its own count of conversions; rows have none.
+        # Equal records may be spelled differently, so each has its own count of conversions; rows have no conversions.
         F.coalesce(F.avg(CONVERTED), F.lit(0)).alias("each"),
         F.min(PLACE).alias(PLACE),
     )
@@ -484,7 +484,7 @@ class ColumnFiles:
         schema: The columns to read, in the types of the records.
         fields: Reader of the fields that records get from their files; None if they get none.
         prepare: Returns records as they are digested, in other types; None if that is as they are read.
-        digested: The types by which they are digested; by default those of the schema.
+        digested: The types that are used to digest them; by default the types of the schema.
     """
 
     files: Sequence[SourceFile]
@@ -633,7 +633,7 @@ def _read_files(
 
 
 def _texts_of(file: BinaryIO, part: FilePart) -> Iterator[tuple[bytes, bool]]:
-    """Yield the texts of a part of a file, each with whether it is surely not a record."""
+    """Yield the texts of a part of a file, each with whether it is known not to be a record."""
     if part.file.csv is not None:
         yield from ((text.text, not text.is_record) for text in read_csv_texts(file, part.file.csv))
     elif part.file.is_whole:
@@ -759,7 +759,7 @@ def _read_columns(
     footer = file.metadata
     if footer.num_row_groups > 1:
         ensure_chunks_readable(footer)
-    # The first row group begins at the start of the file, whatever stands before it.
+    # The first row group begins at the start of the file, regardless of what stands before it.
     begins = [0, *(_begin_of(footer.row_group(number)) for number in range(1, footer.num_row_groups))]
     groups = [number for number, begin in enumerate(begins[: footer.num_row_groups]) if start <= begin < end]
     names = [name for name in schema.names if name in file.schema_arrow.names]

@@ -93,7 +93,7 @@ def choose_columns(
     *,
     keeps_booleans: bool = False,
 ) -> ColumnChoice:
-    """Choose the changes after which every kind has a column that holds it exactly.
+    """Choose changes that give every kind a column that holds it exactly.
 
     Args:
         columns: The existing columns of the field; empty at first sight.
@@ -223,7 +223,7 @@ _ANY_DECIMAL = DecimalType(1, 0)
 
 
 def _narrowest(kinds: Kinds, has_timestamp: bool) -> DataType | None:
-    """Return the narrowest type that holds all these numbers; None if there is none.
+    """Return the narrowest type that holds all these numbers; None without such a type.
 
     Beside timestamps it is at least long: timestamps are routed there too, as epoch milliseconds, which an int cannot
     hold (U16).
@@ -238,7 +238,7 @@ def _narrowest(kinds: Kinds, has_timestamp: bool) -> DataType | None:
 
 
 def _with_room(requests: list[ColumnRequest], columns: tuple[FieldColumn, ...]) -> list[ColumnRequest]:
-    """Return the requests with every new decimal wide enough for the numbers in the existing columns, too.
+    """Return the requests with every new decimal wide enough for the numbers in the existing columns as well.
 
     Values of narrower columns are routed to wider ones (U14). A decimal without room for them would be full of nulls,
     and the field would need one more column as the common denominator. A field with a decimal that is too small gets no
@@ -338,7 +338,7 @@ def _are_decimal(*requests: ColumnRequest) -> bool:
 def _plan_widenings(
     columns: tuple[FieldColumn, ...], kinds: Kinds, table_format: TableFormat
 ) -> tuple[ColumnWidening, ...]:
-    """Return the columns to widen in place, as far as the format can, for kinds that no column covers yet.
+    """Return the columns to widen in place, where the format can, for kinds that no column covers yet.
 
     One step may cover several kinds, and may make another step possible or superfluous, so the missing kinds are
     computed again after each step. It ends, since every step makes a type strictly wider.
@@ -358,7 +358,7 @@ def _plan_widenings(
 def _steps(columns: tuple[FieldColumn, ...], missing: Kinds, table_format: TableFormat) -> Iterator[ColumnWidening]:
     words = {kind.word for kind in missing}
     for together in _TOGETHER:
-        # Fewest arrays first: scalars stay in the scalar column, though a wider array column would hold them too.
+        # Fewest arrays first: scalars stay in the scalar column, although a wider array column would also hold them.
         for column in sorted(columns, key=lambda column: column.dim) if together <= words else ():
             fitting = {k: observed for k, observed in missing.items() if k.word in together and k.dim <= column.dim}
             leaf = _wider(column.leaf, fitting, table_format) if fitting else None

@@ -96,8 +96,8 @@ from widen.schema.source_metadata import (
 def evolve(schema: StructType | None, observation: Observation, policy: Policy) -> Plan:
     """Plan the schema changes for a batch. The same records in any order give the same plan.
 
-    Mode freeze adds no columns but the rescue column and the columns for corrupt records, without which values would
-    be lost. Mode fail refuses every change, including the creation of the table.
+    Mode freeze adds no columns but the rescue column and the columns for corrupt records, because values would be lost
+    without them. Mode fail refuses every change, including the creation of the table.
 
     Args:
         schema: The columns of the table; None if it does not exist yet. Then it begins with the layout of the policy.
@@ -292,7 +292,7 @@ class _Evolution:
         self._build_columns(part, cursor.level + len(part.steps))
         self._collect_leftovers(part)
         done.append(part)
-        # Maps with most arrays first: their column takes the entries of the others, too.
+        # Start with the maps that have the most arrays: their column also takes the entries of the others.
         for dim in sorted(part.observed.maps, reverse=True):
             current = self._evolve_field(current, refresh_columns(part.entries(dim), current), cursor, operations, done)
         return current

@@ -1,7 +1,7 @@
 """Rows that change: which fields are the key of a row, and which record of a key is the newest.
 
-A key is compared by kind and value, whatever columns hold it: numbers by value, and a text never equals a number. So a
-row keeps its key if a column widens, or if the field gets another column.
+A key is compared by kind and value, in any column: numbers by value, and a text never equals a number. So a row keeps
+its key if a column widens, or if the field gets another column.
 
 Source: docs/guide/keys.md
 """
@@ -55,7 +55,7 @@ KEY_TEXT = f"{KEY}0"
 
 
 PROPERTY = "widen.keys"
-"""Table property: the keys by which the table is written, as JSON; see `KeyRules.to_property`."""
+"""Table property: the keys for writing the table, as JSON; see `KeyRules.to_property`."""
 
 
 NUMBER, TEXT, IS_DELETE, CONTENT = "__widen_number", "__widen_text", "__widen_delete", "__widen_content"
@@ -99,7 +99,7 @@ class KeyRules:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the newest record of a key is its row, whatever was before it."""
+        """Whether the newest record of a key is its row, regardless of earlier rows."""
         return not (self.keeps_missing or self.history)
 
     def is_same_key(self, other: KeyRules) -> bool:
@@ -107,12 +107,12 @@ class KeyRules:
         return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
 
     def spelled_as(self, schema: StructType | None) -> KeyRules:
-        """Return the rules with the fields as the records of a table spell them, whatever case the caller wrote.
+        """Return the rules with the fields as the records of a table spell them; callers may write them in any case.
 
         Otherwise a record with a field ``ID`` would begin another key in a table whose records have an ``id``.
 
         Args:
-            schema: The columns of the table; None if there is none yet.
+            schema: The columns of the table; None if the table does not exist yet.
         """
         if schema is None:
             return self
@@ -129,8 +129,8 @@ class KeyRules:
     def deletes(self, schema: StructType) -> str | None:
         """Return the condition of deletions over the columns of a table; None if nothing deletes.
 
-        The name of a field is not always that of its column: ``_metadata`` and ``op type`` cannot be columns. A field
-        that has no column yet is null.
+        The name of a field may differ from the name of its column: ``_metadata`` and ``op type`` cannot be columns. A
+        field that has no column yet is null.
         """
         if self.delete_when is None:
             return None
@@ -217,7 +217,7 @@ def parse_key_rules(
     missing: str | None = None,
     history: bool | None = None,
 ) -> KeyRules:
-    """Return the rules from the words of a caller.
+    """Return the rules from a caller's arguments.
 
     Raises:
         InvalidOption: one of them cannot be used.
@@ -253,7 +253,7 @@ def match_recorded_keys(
         in_any_case: Whether names that differ in case only mean one field.
 
     Raises:
-        OptionMissing: the ingestion has none, but the table records some.
+        OptionMissing: the ingestion has no keys, but the table records some.
         InvalidOption: it has other keys, or another order.
     """
     rules = None if rules is None else rules.spelled_as(schema)
@@ -271,7 +271,7 @@ def match_recorded_keys(
 
 
 def unchanged_column(schema: StructType, rules: KeyRules) -> Field | None:
-    """Return the column with the names of the fields that keep their values; None if there is none."""
+    """Return the column with the names of the fields that keep their values; None without such a column."""
     if not rules.has_unchanged:
         return None
     wanted = ArrayType(STRING)
@@ -370,11 +370,11 @@ def is_key_type(data_type: DataType) -> bool:
 
 
 def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tuple[Field, str]]:
-    """Return the columns of a table by whose minimum and maximum files without a key are left out.
+    """Return the columns whose min/max statistics can skip files that contain none of the keys.
 
     Args:
         old: The columns of the table.
-        new: Those of the rows of the batch.
+        new: The columns of the rows of the batch.
 
     Returns:
         Each as a field of the table, with its name in the batch.
@@ -403,7 +403,7 @@ def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[D
 
 
 def beside_texts(places: Iterable[tuple[DataType, Path]]) -> list[Path]:
-    """Return the places of the columns of scalars that are no texts.
+    """Return the places of the columns of scalars other than texts.
 
     A column of texts also has the text of their values, which have no place in its order.
     """

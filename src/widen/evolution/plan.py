@@ -117,7 +117,7 @@ class RescuedField:
         first: The file and position of the first of them.
         sample: The beginning of that value.
         reason: The mode ``freeze``, ``max_columns``, or ``max_levels`` for what is nested too deeply.
-        at_least: As in `PlanEvent`.
+        at_least: See `PlanEvent`.
     """
 
     source: Path
@@ -181,7 +181,7 @@ class QuarantinedField:
 
 @dataclass(frozen=True, slots=True)
 class PendingField:
-    """A field with only nulls and empties in the batch, for which no column can be created yet.
+    """A field with only nulls and empties in the batch, so that no column can be created for it yet.
 
     Args:
         source: The path of the source field.
@@ -344,7 +344,7 @@ class Plan:
 
 
 def mark_returning(plan: Plan, find_dropped: Callable[[], Mapping[Path, str]]) -> Plan:
-    """Return the plan with those of its events marked that add a column again which the table once had.
+    """Return the plan after marking events that add a column again which the table once had.
 
     Args:
         find_dropped: Returns the columns that were dropped, and by what; called only if the plan adds a column.
@@ -564,10 +564,10 @@ class _Fields:
     """The fields of a table and a batch.
 
     Args:
-        texts: Those with strings: such a string may hold fields, and a mask below it covers the whole string.
-        forms: Those that are kept as text, whatever their values are.
-        maps: Those whose keys are data.
-        records: Those with records, whose fields are known.
+        texts: Fields with strings: such a string may hold fields, and a mask below it covers the whole string.
+        forms: Fields that are kept as text, regardless of their values.
+        maps: Fields whose keys are data.
+        records: Fields with records, whose fields are known.
         hidden: Those that the policy masks or excludes.
     """
 
@@ -590,7 +590,7 @@ class _Fields:
         return is_inside or source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing
 
     def hides(self, source: Path) -> bool:
-        """Return whether a mask or an exclusion surely hides something, given folded names."""
+        """Return whether a mask or an exclusion is known to hide something, given folded names."""
         above = [source[:length] for length in range(1, len(source))]
         if source in self.existing or (*source[:-1], source[-1] + SIGN) in self.existing:
             return True
@@ -713,7 +713,7 @@ class ExcessKeys:
     """A field whose objects have more keys than the policy allows.
 
     Args:
-        file: The file in which most of the keys were seen first; empty if that is not known.
+        file: The file where most of the keys were seen first; empty if it is not known.
     """
 
     source: Path

@@ -107,7 +107,7 @@ class Mode(str, Enum):
 
 
 class TextForm(str, Enum):
-    """How a field is stored in one string column, whatever its values are."""
+    """How a field is stored in one string column, regardless of its values."""
 
     TEXT = "text"
     """Strings as they are, other scalars as spelled in the source, arrays and records as JSON."""
@@ -179,10 +179,10 @@ class Policy:
     Args:
         pins: For single fields, a mode for the field and everything below it; or the type or text form of its first
             column, which is never widened.
-        max_columns: The limit of leaves up to which ingestion may add columns.
+        max_columns: The maximum number of leaves; ingestion adds no columns beyond it.
         max_keys: The limit of keys in one field of a batch; more of them are data and not names.
         table_format: The format of the table, which decides what can be widened in place.
-        date_fields: The fields in and below which strings that are ISO 8601 dates or timestamps are converted.
+        date_fields: The fields that convert strings in and below them if they are ISO 8601 dates or timestamps.
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
         epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
             value decides.
@@ -242,7 +242,7 @@ class Policy:
 
     @property
     def refuses_nulls(self) -> bool:
-        """Whether the table may refuse a row in which all source fields are null."""
+        """Whether the table may refuse a row that has null in all source fields."""
         # A condition, such as `a IS NOT NULL`, may be false for such a row. Only columns with conditions cannot be
         # widened.
         columns = self.fixed_columns.values()
@@ -262,7 +262,7 @@ class Policy:
     def keeps_booleans(self, source: Path) -> bool:
         """Return whether booleans of a field never become numbers. They do so only in mode split.
 
-        A pin to a type does not change this: `true` and 1 stay apart beside a pinned column, too.
+        A pin to a type does not change this: `true` and 1 also stay apart beside a pinned column.
 
         Source: docs/evolution-rules.md#d18
         """
@@ -420,7 +420,7 @@ def _is_inside_closed(rules: FieldRules, source: Path) -> bool:
 
 
 def with_time_fields(policy: Policy, schema: StructType) -> Policy:
-    """Return a policy in which the fields whose main columns are dates or timestamps take ISO 8601 texts.
+    """Return a policy that reads ISO 8601 texts in the fields whose main columns are dates or timestamps.
 
     Source: docs/evolution-rules.md#d6
     """
@@ -446,8 +446,8 @@ def _fields_of_types(schema: StructType, types: Collection[DataType] | None, abo
 def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
     """Return the field rules for a source with types: strings are read as dates only where a column takes dates.
 
-    Dates are not detected: the type of the source decides about the first column of a field. In a column of numbers a
-    date and a timestamp could not be told apart.
+    Dates are not detected: the type of the source decides the first column of a field. A column of numbers could not
+    distinguish a date from a timestamp.
 
     Source: docs/evolution-rules.md#d6, #d16
     """
@@ -463,7 +463,7 @@ def _is_temporal(pin: Pin) -> bool:
 
 @dataclass(slots=True)
 class _RuleNode:
-    """A mutable tree of field rules, from which `FieldRules` are built."""
+    """A mutable tree of field rules for building `FieldRules`."""
 
     take: FieldRule = FieldRule.AS_IS
     maps: int = 0
@@ -562,7 +562,7 @@ def parse_pin(place: str, text: object) -> Pin:
         text: A mode, a text form, or a type that a JSON value can have.
 
     Raises:
-        InvalidOption: the text is none of these.
+        InvalidOption: the text is not one of these.
     """
     if not isinstance(text, str):
         raise InvalidOption(option=place, value=text, expected=_EXPECTED)
@@ -584,7 +584,7 @@ def parse_pin(place: str, text: object) -> Pin:
 
 
 def _unsupported_part(data_type: DataType) -> DataType | None:
-    """Return the part of a type that no JSON value can have; None if there is none."""
+    """Return the part of a type that no JSON value can have; None without such a part."""
     match data_type:
         case StructType(fields):
             unsupported = [part for field in fields if (part := _unsupported_part(field.type)) is not None]
@@ -637,7 +637,7 @@ _Rule = TypeVar("_Rule")
 
 
 def for_file_fields(policy: Policy) -> Policy:
-    """Return a policy in which a rule for a name also applies to the file field of that name.
+    """Return a policy that applies a rule for a name to the file field of that name as well.
 
     For example, a rule to mask ``region`` also masks the folder ``region=eu``. The load time is a timestamp.
     """

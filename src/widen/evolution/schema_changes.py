@@ -23,7 +23,7 @@ from widen.schema.operations import AddColumn, AfterField, CreateTable, Operatio
 from widen.schema.source_metadata import ALIASES, COMMENT, source_keys
 
 EVENTS = "events"
-"""The operation parameter in which an ingestion records its events, as JSON text."""
+"""The operation parameter that holds the events of an ingestion, as JSON text."""
 
 
 def schema_changes(
@@ -297,7 +297,7 @@ class ColumnChange:
 
     Args:
         what: `ADDED`, `WIDENED`, `RETYPED`, `RENAMED`, `REMOVED`, `ROUTED`, `MOVED` or `CHANGED`.
-        old: The old type; for `RENAMED` the old path, for `CHANGED` the old value in words. Empty if there is none.
+        old: The old type; for `RENAMED` the old path, for `CHANGED` the old value in words. Empty without an old one.
         new: The new type; for `RENAMED` the new path, for `CHANGED` the new value, for `MOVED` the new position.
         reasons: Why an ingestion made it; empty for a manual change.
     """

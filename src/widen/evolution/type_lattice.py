@@ -1,7 +1,7 @@
 """The type lattice: which columns accept a kind, which hold it exactly, and the common type of several types.
 
-The rules are two tables. `TAKES` says for every kind which columns accept it, and on which condition they hold every
-value of an interval exactly. `WIDER` orders the types regardless of values.
+The rules are two tables. `TAKES` says for every kind which columns accept it, and when they hold every value of an
+interval exactly. `WIDER` orders the types regardless of values.
 
 Source: docs/evolution-rules.md#lattice, #u14 to #u16, #d1 to #d4
 """
@@ -119,7 +119,7 @@ TAKES: Mapping[str, Mapping[str, Condition]] = {
     BINARY_WORD: {"binary": _always},
     RECORD_WORD: {"record": _always},
 }
-"""For each kind, the leaf types that accept it, and the condition under which they hold all its values exactly.
+"""For each kind, the leaf types that accept it, and the condition for holding all its values exactly.
 
 ``_never`` marks columns that values are routed to but that do not cover the kind, so that another column is added. A
 long in a timestamp column may be an epoch time, or any other number: only a long column says that it was a long (U16).
@@ -143,7 +143,7 @@ WIDER: Mapping[str, frozenset[str]] = {
 """For each type, the wider types, regardless of values. Binary and records are not comparable to other types."""
 
 NUMERIC_WORDS = frozenset({INT_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})
-"""The words of numeric columns."""
+"""The kind words of numeric columns."""
 
 _WIDEST_FIRST = (
     *(STRING_WORD, DOUBLE_WORD, DECIMAL_WORD, LONG_WORD),
@@ -269,7 +269,7 @@ def common_leaf(spans: Iterable[ValueSpan]) -> DataType:
     """
     with_word = [span for span in spans if span.word in WIDER]
     words = {span.word for span in with_word}
-    # A timestamp converts to epoch milliseconds, for which an int is too small: the common type of both is long (U16).
+    # A timestamp converts to epoch milliseconds, but an int is too small: the common type of both is long (U16).
     if {INT_WORD, TIMESTAMP_WORD} <= words:
         words.add(LONG_WORD)
     for word in _WIDEST_FIRST:
@@ -298,7 +298,7 @@ def number_types(words: Iterable[str], spans: Iterable[ValueSpan]) -> tuple[Data
     even if a double would hold them, since the next one in the field would not be exact.
 
     Args:
-        words: The words of the kinds and columns of the numbers.
+        words: The kind words of the kinds and columns of the numbers.
         spans: The values that a decimal must hold.
 
     Source: docs/evolution-rules.md#d1

@@ -3,7 +3,7 @@
 The columns of a field are found by the source path in their metadata, at every depth. They are combined value by value:
 elements of arrays, entries of maps, fields of records. So a value that is split over several columns becomes whole
 again. Every value of every column converts exactly to the resulting type: the common denominator of the types, or
-string if there is none, with the largest number of arrays, and records with the fields of all.
+string without one, with the largest number of arrays, and records with the fields of all.
 
 Source: docs/evolution-rules.md#one-logical-field, #d2, #d9
 """
@@ -56,8 +56,8 @@ ROUNDING = frozenset(
     [(LONG_WORD, DOUBLE_WORD), (DECIMAL_WORD, DOUBLE_WORD), *((TIMESTAMP_WORD, word) for word in NUMBER_WORDS)]
     + [(BOOLEAN_WORD, word) for word in NUMERIC_WORDS]
 )
-"""Pairs of types of which only some values convert exactly to the wider one. Since the values are not read here, both
-become strings. So do booleans and numbers, since ``true`` is not 1 (D18)."""
+"""Pairs of types: only some values of the first convert exactly to the second. The values are not read here, so both
+become strings. Booleans and numbers become strings because ``true`` is not 1 (D18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class UnifiedColumn:
     """One column of the unified table.
 
     Args:
-        name: Its name: that of the column of the field with the plain name.
+        name: The name of the field's column that has the plain name.
     """
 
     name: str
@@ -111,7 +111,7 @@ class _ColumnRef:
     """A reference to a value in one column.
 
     Args:
-        given: A shorter expression that is null exactly if this one is; empty if there is none.
+        given: A shorter expression that is null exactly if this one is; empty without such an expression.
     """
 
     sql: str
@@ -203,7 +203,7 @@ class _Joiner:
 
 
 def _shape(data_type: DataType) -> object:
-    """Return the key by which references are grouped; those of one group can be combined without conversion."""
+    """Return a key for grouping references; references of one group can be combined without conversion."""
     return (MapType, data_type.key) if isinstance(data_type, MapType) else isinstance(data_type, StructType)
 
 
@@ -252,7 +252,7 @@ def _first(expressions: Sequence[str], leaf: DataType) -> _ColumnRef:
 
 
 def _exact_common(types: Sequence[DataType]) -> DataType:
-    """Return a type to which every value of these types converts exactly."""
+    """Return a type that every value of these types converts to exactly."""
     if len(set(types)) == 1:
         return types[0]
     words = [word_of(data_type) for data_type in types]
@@ -277,7 +277,7 @@ EXACT_JSON: Mapping[str, str] = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""The options by which Spark's ``to_json`` writes times with all their digits, in UTC.
+"""Options that make Spark's ``to_json`` write times with all their digits, in UTC.
 
 By default it writes milliseconds, in the time zone of the session.
 """
@@ -299,7 +299,7 @@ _CONVERSIONS: Mapping[tuple[str, str], str] = {
     ("nested", "string"): "to_json({0})",
     ("nested with times", "string"): exact_json("{0}"),
 }
-"""Where a cast would depend on the time zone of the session, or is none."""
+"""Pairs whose cast would depend on the time zone of the session, or would not be a cast."""
 
 
 # FOLD: move the values of an evolved column back into another column of its field, after the source is repaired.

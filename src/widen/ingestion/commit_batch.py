@@ -106,7 +106,7 @@ class BatchRequest:
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
         keys: The rules of an ingestion by key; None to only add rows.
-        replaces_rows: Whether the commit also removes rows, so that a batch without records is committed too.
+        replaces_rows: Whether the commit also removes rows, so that a batch without records is committed as well.
     """
 
     table: TableLocation
@@ -134,7 +134,7 @@ class BatchRequest:
 
 
 OpenBatch: TypeAlias = Callable[[IngestTarget], "Batch | None"]
-"""Opens the source of a batch, and chooses its files by the version that they are loaded into; None if it has none."""
+"""Opens the source of a batch and chooses its files by the version that loads them; None without files to load."""
 
 
 def commit_batch(
@@ -272,7 +272,7 @@ def commit_good_files(
     *,
     parks: bool,
 ) -> IngestResult | None:
-    """Load a batch as `commit_batch` does, without the files because of which it would be refused.
+    """Load a batch as `commit_batch` does, without the files that would make it fail.
 
     Args:
         open_some: Opens some files of the batch as a batch.
@@ -305,13 +305,13 @@ def _leave_out_files(
     *,
     parks: bool,
 ) -> Batch:
-    """Return a batch without the files because of which it would be refused; those become bad files of it.
+    """Return a batch without the files that would make it fail; they become bad files of the batch.
 
     The halves of a refused batch are observed in turn, so that one file among n takes about 2 log n passes. A file
     stays if the batch of all files before it that stay is not refused with it.
 
     Raises:
-        TooManyKeys: the files have too many keys together, but none of them has by itself.
+        TooManyKeys: the files have too many keys together, but no single file does.
         WidenError: no file stays, and there is no table yet that could record that.
     """
     staying: list[SourceFile] = []
@@ -429,7 +429,7 @@ def ensure_has_records(batch: Batch, written: WrittenBatch) -> None:
     """Check that the batch has a record and a value.
 
     Raises:
-        SourceError: it has none.
+        SourceError: it has no record or no value.
     """
     seen, reason, fix = written.result.seen, None, "Nothing was written. Use a source with records."
     if batch.bad_files and not batch.files:
@@ -496,7 +496,7 @@ def ensure_matched(plan: Plan, policy: Policy, *, is_strict: bool) -> None:
     """Check that every mask and exclusion has an effect, and in a strict request every option that names a field.
 
     Raises:
-        UnmatchedFields: one has none.
+        UnmatchedFields: one has no effect.
     """
     hides = not policy.allows_unmatched
     refused = [each for each in plan.unmatched if is_strict or (hides and each.hides)]
@@ -524,7 +524,7 @@ class WrittenBatch:
 
     Args:
         draft: The table as the plan changes it; the files are written under it.
-        result: The files of the last pass, and what it observed; its counts are those of the batch.
+        result: The files of the last pass, and what it observed; its counts are the counts of the batch.
         version: The version of the table that holds the batch; None as long as it is not committed.
         quarantine: The records of the batch in the quarantine, if there are any.
         is_repeated: Whether the table had the batch already; then nothing was written.

@@ -30,10 +30,10 @@ from widen.model.types import ArrayType, DataType, Field, MapType, StructType
 
 ALL = "all"
 GRADES: Mapping[str, int] = {ALL: 0, **{grade.value: number for number, grade in enumerate(Grade, 1)}}
-"""What a webhook can be limited to: changes of this grade or a worse one; ``all`` sends the end of every load, too."""
+"""A limit for a webhook: changes of this grade or a worse one; ``all`` also sends the end of every load."""
 
 URGENT = frozenset({"failure", "badFile"})
-"""Kinds of events that somebody must look at, whatever the grade."""
+"""Kinds of events that somebody must look at, regardless of the grade."""
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Answers that a later attempt may not get. Every other one below 200 or from 300 on is final."""
@@ -351,7 +351,7 @@ def _changes_facet(changes: list[dict[str, Any]]) -> Any:
     import attr
     from openlineage.client.generated.base import DatasetFacet
 
-    # The client serializes its own facets by their attrs fields, so a facet of ours is one, too.
+    # The client serializes its own facets by their attrs fields, so ours must use attrs as well.
     facet = attr.make_class("SchemaChangesFacet", {"changes": attr.field(factory=list)}, bases=(DatasetFacet,))
     return facet(changes=changes)
 

@@ -103,7 +103,7 @@ def plan(
 ) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
-    The arguments that are not listed are those of `ingest`.
+    The arguments that are not listed are documented in `ingest`.
 
     Args:
         source: Files, directories or patterns; or a DataFrame.
@@ -212,8 +212,8 @@ def ingest(
         into: The table; it is created if it does not exist.
         new: Whether to load only files that the table has not loaded. The table records the files of every load. If
             there are no new files, nothing is committed.
-        new_by: What tells files apart: ``path`` (with size and time of modification), or ``content``: each content is
-            loaded once, whatever its files are called. Spark then reads every file once more, up to 2 GB each.
+        new_by: What identifies a file: ``path`` (with size and time of modification), or ``content``: each content is
+            loaded once, under any file name. Spark then reads every file once more, up to 2 GB each.
         changed: With ``new``, what to do with files that have another size or time than when they were loaded: ``fail``
             refuses the batch, ``load`` loads the whole file again, ``skip`` leaves it out.
         max_corrupt: The maximum number of lines that are not records, or their maximum share, e.g. ``1%``. A batch over
@@ -221,9 +221,9 @@ def ingest(
         max_quarantined: The maximum number or share of records that go to the quarantine.
         fail_on: Refuse a plan with changes of this grade or a worse one: ``conflict`` (values of types that no single
             column holds) or ``structural`` (scalars become arrays or records, or the reverse).
-        park_over_limit: With ``new``, whether to load the other files of a batch that is refused, because it is over a
-            limit or needs changes that the policy forbids, or has files that cannot be read. The quarantine and the
-            record of loads name the files that are left out, and later loads with this argument skip them. To load
+        park_over_limit: With ``new``, whether to load the other files of a batch that would be refused, because it is
+            over a limit, needs changes that the policy forbids, or has files that cannot be read. The quarantine and
+            the record of loads name the files that are left out, and later loads with this argument skip them. To load
             them, ingest them by name, or with ``new`` and without this argument.
         verify: Whether to rebuild each record from the table after the commit and compare all its values; or the share
             of the records to verify, between 0 and 1. The rows of a DataFrame source are persisted for that.
@@ -238,9 +238,9 @@ def ingest(
             table. What ``new`` and ``txn`` have loaded into a branch, the main branch has once it is moved to it.
         storage_options: Settings and credentials of the store of the table, and of a source in S3.
         spark: The session to work in; by default the active one, else what ``engine`` says.
-        engine: Where the work is done if there is no session: ``auto`` in this process as far as that is enough, and
-            on Spark otherwise; ``local`` in this process, whatever the size of the source; or ``spark``. ``auto`` is
-            the default, unless the environment variable ``WIDEN_ENGINE`` names another one.
+        engine: Where the work is done without a session: ``auto`` in this process where possible, and on Spark
+            otherwise; ``local`` in this process, for a source of any size; or ``spark``. ``auto`` is the default,
+            unless the environment variable ``WIDEN_ENGINE`` names another one.
         progress: Called with a description of each step.
         on_event: Called with each event of the plan after the commit, then with one for the load; or with one that says
             why the load failed. An error that it raises after the commit is a `PostCommitFailed`.
@@ -299,8 +299,8 @@ def ingest(
             table nor the batch has, or if a pin contradicts an existing column; otherwise the plan and an event report
             it. With ``strict``, ``allow_unmatched`` has no effect. With ``sequence_by``, also whether to refuse a batch
             if different records of a key have the same sequence, where that decides which is the newest.
-        layout_of: A table whose columns a new table begins with, e.g. to build a table again: the layout that comes of
-            one batch after another is then that of all at once. It has no effect on a table that exists.
+        layout_of: A table whose columns a new table begins with, e.g. to build a table again: loading everything at
+            once then gives the same layout as one batch after another. It has no effect on a table that exists.
         envelope: ``debezium`` if each document describes the change of a row: the records are then the rows, with the
             operation, the source and the rest of the document in fields such as ``_op``. Or a mapping with the names
             ``after`` and ``before`` of the rows, the path ``op`` of the operation, and which operations are
@@ -308,12 +308,12 @@ def ingest(
         key: The fields that identify a row, e.g. ``["id"]``: a record then replaces the row of its key. They are
             compared by kind and value. Records without a key go to the quarantine.
         sequence_by: With ``key``, the field that says which record of a key is newest: a number, a time or a string.
-            Older records change nothing, whenever they arrive. Without it, the last batch wins, and a batch with two
-            different records of a key is refused.
-        delete_when: With ``key``, the condition of records that delete the row of their key, in Spark SQL over the
+            Older records change nothing, even if they arrive later. Without it, the last batch wins, and a batch with
+            two different records of a key is refused.
+        delete_when: With ``key``, the condition for records that delete the row of their key, in Spark SQL over the
             columns of the table, e.g. ``"op = 'd'"``.
         missing: With ``key``, what happens to the fields that a record lacks, or that are null in it: they become
-            ``null`` (the default), or ``keep`` the values that the row has.
+            ``null`` (the default), or ``keep`` the values of the row.
         history: With ``key`` and ``sequence_by``, whether to keep every version of a row, with the columns
             ``_valid_from``, ``_valid_to`` and ``_is_current``. Late records are inserted between the versions, and a
             deletion closes the newest one.
@@ -411,7 +411,7 @@ def _to_interval(app_id: str, number: int) -> TransactionId:
 
 
 _OWN_IDS = ("widen.", REPLAY_PREFIX)
-"""How the ids begin under which tables have a record of loads and replays."""
+"""The prefix of the ids that tables use to record loads and replays."""
 
 
 def _build_choice(
@@ -452,7 +452,7 @@ def check_contract(
 ) -> ContractReport:
     """Return where the records of a source break a contract.
 
-    The arguments that are not listed are those of `ingest`.
+    The arguments that are not listed are documented in `ingest`.
 
     Args:
         source: Files, directories or patterns; or a DataFrame.

@@ -2,8 +2,8 @@
 
 A file is known if the table has loaded its path with this size and time. It is changed if it has loaded the path with
 another size or time. It is late if it is new but older than the newest file that is loaded. By content, a file is known
-if the table has loaded the same content, wherever it was. A file is bad if it could not be read before and has not
-changed since.
+if the table has loaded the same content from any path. A file is bad if it could not be read before and has not changed
+since.
 
 Source: docs/guide/files.md
 """
@@ -73,7 +73,7 @@ class FileComparison:
         known: Loaded before, with this size and time; by content: the table, or another of the files, has the content.
         changed: Loaded before, with another size or time; by content: with another content.
         late: New, but older than the newest file that is loaded.
-        skipped: Those of ``known``, ``changed`` and ``bad`` that are not loaded again.
+        skipped: Files of ``known``, ``changed`` and ``bad`` that are not loaded again.
         bad: Skipped before, because they could not be read, with this size and time; by content: with this content.
     """
 
@@ -124,7 +124,7 @@ def compare_files(files: Sequence[SourceFile], loads: Sequence[Load]) -> FileCom
 
 
 class _FileStates:
-    """The states in which a table has seen files."""
+    """The states of files that a table has seen."""
 
     def __init__(self, files: Iterable[LoadedFile]) -> None:
         self.states: dict[str, list[LoadedFile]] = {}
@@ -153,7 +153,7 @@ class FileChoice:
         changed: What to do with changed files, if only new files are loaded.
         skips_bad: Whether to leave out files that could not be read before, if only new files are loaded; else they are
             tried again.
-        hash_files: Adds hashes of their contents to files, by which they are compared; None to compare size and time.
+        hash_files: Adds hashes of the contents of files, to compare files by them; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
         open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
@@ -195,7 +195,7 @@ class FileChoice:
         return self.open_chosen(files)
 
     def _loads(self) -> Sequence[Load]:
-        """Return the loads of the table; where the choice does not depend on them, a damaged record has none."""
+        """Return the loads of the table; empty for a damaged record, if the choice does not depend on the loads."""
         try:
             return self.target.loads(is_required=self.is_new)
         except (CorruptLog, CorruptMetadata):

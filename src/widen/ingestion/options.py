@@ -89,7 +89,7 @@ class _PolicySource:
     """Settings from one origin, by the keys of `SETTINGS`.
 
     Args:
-        place: Returns the place of a key for errors; inside a table, that of its key too.
+        place: Returns the place of a key for errors; inside a table, also the place of its key.
     """
 
     values: Mapping[str, Any]
@@ -199,7 +199,7 @@ def _parse_size(place: str, value: object) -> int:
 
 
 _MAX_SIZE = 2**30
-"""A column of texts in a batch of Arrow holds 2 GB."""
+"""A column of texts in an Arrow batch holds 2 GB."""
 
 
 def _parse_boolean(place: str, value: object) -> bool:
@@ -250,7 +250,7 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
 
 
 def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
-    """Return the texts that stand for a value that a change left as it was; Debezium writes one as ``hex:``, too."""
+    """Return the texts that stand for a value that a change left as it was; Debezium also writes one as ``hex:``."""
     values = (value,) if isinstance(value, str) else value
     expected = "Must be a text, or a list of texts, each with a character; after hex: two hexadecimal digits a byte."
     error = InvalidOption(option=f"{place}.unavailable", value=value, expected=expected)
@@ -379,7 +379,7 @@ def check_places(
     writes: bool = True,
     storage_options: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Check the places of an ingestion before Spark starts, and return those that it writes, by their options.
+    """Check the locations of an ingestion before Spark starts, and return its outputs by their options.
 
     Args:
         table: The table; None if the source is only read.
@@ -407,7 +407,7 @@ def parse_options(
     """Return the reader of the records and the evolution policy.
 
     Args:
-        arguments: The arguments of an ingestion by name; only those of `INGEST_OPTIONS` are read.
+        arguments: The arguments of an ingestion by name; only arguments in `INGEST_OPTIONS` are read.
     """
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
     policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
@@ -602,7 +602,7 @@ NO_LIMITS = BatchLimits()
 def parse_limits(
     max_corrupt: int | str | None = None, max_quarantined: int | str | None = None, fail_on: str | None = None
 ) -> BatchLimits:
-    """Return limits from the words of a caller.
+    """Return limits from a caller's arguments.
 
     Args:
         max_corrupt: A number of lines, or a share like ``1%``.

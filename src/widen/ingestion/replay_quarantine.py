@@ -97,7 +97,7 @@ def replay(
 ) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
 
-    The arguments that are not listed are those of `ingest`.
+    The arguments that are not listed are documented in `ingest`.
 
     Args:
         source: The quarantine.

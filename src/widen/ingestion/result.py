@@ -29,10 +29,10 @@ class IngestResult:
         plan: The changes that it brought.
         records: The records written.
         corrupt: The lines that are not records, kept in the corrupt-record column.
-        corrupt_reason: Which kind of record the first of these lines is not, and why; empty if there are none.
+        corrupt_reason: Which kind of record the first of these lines is not, and why; empty without such lines.
         not_objects: How many of these lines are JSON, but not an object, such as ``5`` or ``[1]``.
         multi_line: The position of the first line of a large file that begins a record and does not end it: the file
-            needs the option ``multiLine``. None if there is none.
+            needs the option ``multiLine``. None without such a line.
         files: The files written.
         size_bytes: Their size.
         left_out: Files of the source that are ignored, because their names are not of its format.
@@ -41,7 +41,7 @@ class IngestResult:
         interval: Its number in its stream; None outside of a stream.
         is_repeated: Whether the table had the interval already; then nothing was written.
         quarantined: The records written to the quarantine.
-        quarantine: The location of the quarantine; None if there are none.
+        quarantine: The location of the quarantine; None without quarantined records.
         compared: The files of the source, compared with those that the table had loaded.
         is_unchanged: Whether nothing was written, because the source has no new files.
         keys: What the records did to the rows of their keys, for an ingestion by key.

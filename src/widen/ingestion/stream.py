@@ -118,7 +118,7 @@ def ingest_stream(
 
     With Spark Connect the intervals and the callbacks run on the server, where this package must be installed.
 
-    The arguments that are not listed are those of `ingest`.
+    The arguments that are not listed are documented in `ingest`.
 
     Args:
         source: Directories and patterns that receive files; or a streaming DataFrame.
@@ -127,7 +127,7 @@ def ingest_stream(
         once: Whether to stop after all data that is available now.
         every_seconds: The minimum time between two intervals.
         max_files: The maximum number of files in an interval.
-        max_bytes: The size from which on an interval is full; an interval has at least one file.
+        max_bytes: An interval is full at this size; it has at least one file.
         max_corrupt: See `ingest`. An interval over a limit is not committed and ends the stream with `LimitExceeded`.
             Repair the source or raise the limit, and start the stream again: it repeats the interval, then goes on.
         max_quarantined: See `ingest` and ``max_corrupt``.
@@ -135,7 +135,7 @@ def ingest_stream(
         verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
             of the records to verify, between 0 and 1.
         storage_options: Settings and credentials of the store of the table, and of sources and a checkpoint in S3. A
-            streaming DataFrame and its checkpoint take those of their session.
+            streaming DataFrame and its checkpoint use their session's.
         spark: The session to work in; by default the active one, else what ``engine`` says.
         progress: Called with a description of each step.
         on_event: Called with each event of a plan after the commit.

@@ -484,7 +484,7 @@ _ARROW: Mapping[str, pa.DataType] = {
 """The types that have bounds in statistics."""
 
 _UNORDERED: Mapping[str, pa.DataType] = {"boolean": pa.bool_(), "binary": pa.binary()}
-"""Types that partition values may have, too."""
+"""Other types that partition values may have."""
 
 
 def parsed_stats(schema: StructType, partition_columns: Sequence[str]) -> ParsedColumn:

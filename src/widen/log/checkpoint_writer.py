@@ -148,7 +148,7 @@ def _write_v2(
 
 
 def _was_paused(began_ms: int) -> bool:
-    """Return whether a cleanup can have deleted a sidecar that no checkpoint names yet: it keeps those of a day."""
+    """Return whether a cleanup can have deleted a sidecar that no checkpoint names yet: it keeps a day's sidecars."""
     return current_ms() - began_ms > MAX_PAUSE_MS
 
 
@@ -280,8 +280,8 @@ def clean_up_if_enabled(snapshot: Snapshot) -> int:
 def clean_up(snapshot: Snapshot, retention_ms: int, unit_ms: int = DAY_MS, now_ms: int | None = None) -> int:
     """Delete the versions before the newest checkpoint that is older than the retention.
 
-    Every version within the retention can still be opened. If checkpoints are protected, all protected versions are
-    deleted together, or none.
+    Every version within the retention can still be opened. If checkpoints are protected, either all protected versions
+    are deleted, or no protected version.
 
     Args:
         unit_ms: The start of the retention is rounded down to a multiple of this, in ms.
@@ -314,7 +314,7 @@ def is_truncated(snapshot: Snapshot) -> bool:
 
 
 def earliest_reliable_checkpoint(listing: LogListing) -> int | None:
-    """Return the version of the oldest checkpoint from which all later versions can be reconstructed; None if none.
+    """Return the version of the oldest checkpoint that allows all later versions to be reconstructed; None without one.
 
     The commit of that version must exist, too, and no later commit may be missing.
 

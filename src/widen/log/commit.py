@@ -113,7 +113,7 @@ def commit(
         base: The version that the actions are based on; None to create version 0.
         actions: At most one metadata action, at most one protocol action, and any others.
         parameters: The parameters in the history; lists and objects become JSON text.
-        max_attempts: The number of lost races after which the commit gives up.
+        max_attempts: After this many lost races, the commit gives up.
         staged: The files that the actions name. Once the log entry is being written they are kept, unless the entry is
             proved absent.
 
@@ -149,7 +149,7 @@ def commit(
             return Conflicted(TableAlreadyExists(location=store.location))
         # Every commit since must be compatible, not only the one that took our version.
         for theirs in _read_winners(store, winner):
-            # A winner may have added a feature for which Widen cannot write.
+            # A winner may have added a feature that Widen cannot write.
             ensure_writable(theirs.protocol or attempt.before.protocol, store.location)
             conflict = find_conflict(attempt.ours, theirs, store.location)
             if conflict is not None:
@@ -233,7 +233,7 @@ class _CommitAttempt:
         return {**self._info(provenance, now_ms), **counts}, actions
 
     def _with_enablement(self, action: Action, now_ms: int) -> Action:
-        """Record from which version on commits have timestamps, if this commit enables them on an existing table."""
+        """Record the first version with commit timestamps, if this commit enables them on an existing table."""
         is_recorded = self.version == 0 or is_on(self.before.properties, ENABLE_IN_COMMIT_TIMESTAMPS)
         if is_recorded or not isinstance(action, Metadata):
             return action

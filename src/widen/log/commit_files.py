@@ -124,7 +124,7 @@ def first_version_with_timestamps(properties: Mapping[str, str]) -> int | None:
 
 
 def decode_commit_info(path: str, data: bytes) -> CommitInfo:
-    """Return the commitInfo of a commit; empty if it has none."""
+    """Return the commitInfo of a commit; empty if it has no commitInfo."""
     for line in read_non_file_actions(path, data, COMMIT_INFO):
         if line.commit_info is not None:
             return line.commit_info

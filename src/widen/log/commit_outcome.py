@@ -110,7 +110,7 @@ def several_commits() -> Iterator[None]:
             if made:
                 error.committed = made[-1]
             raise
-        except Exception as error:  # any kind: a caller who does not know of the commits would believe there are none
+        except Exception as error:  # any kind: a caller who does not know of the commits would miss them
             if not made:
                 raise
             location, version = made[-1]

@@ -135,12 +135,12 @@ class WinningCommit:
 
     @property
     def info(self) -> CommitInfo:
-        """Its provenance; empty if it has none."""
+        """Its provenance; empty if it has no provenance."""
         return next((line.commit_info for line in self.lines if line.commit_info is not None), {})
 
     @property
     def author(self) -> str:
-        """The operation and the engine of the commit, as far as its commitInfo names them."""
+        """The operation and the engine of the commit, where its commitInfo names them."""
         return f"{self.info.get('operation', 'a commit')} by {self.info.get('engineInfo', 'an unknown engine')}"
 
     @property
@@ -216,7 +216,7 @@ def _metadata_differs(ours: Transaction, theirs: WinningCommit) -> str | None:
 
 
 def _same_domain(ours: Transaction, theirs: WinningCommit) -> str | None:
-    # The domain of row tracking is written anew for each attempt, from that of the winner.
+    # Each attempt writes the domain of row tracking anew, based on the winner's domain.
     our_domains = {action.domain for action in ours.of(DomainMetadata)} - {ROW_TRACKING_DOMAIN}
     both = sorted(our_domains & theirs.domains.keys())
     return f"both change the metadata domains {', '.join(both)}" if both else None
@@ -276,7 +276,7 @@ RULES: tuple[ConflictRule, ...] = (
 )
 """When two commits conflict, in the order of the checks. Everything else is compatible.
 
-Delta Spark does not know that of a vacuum: there, such a commit names files that are gone.
+Delta Spark lacks the rule for vacuum: there, such a commit names files that are gone.
 """
 
 HARMLESS_PROPERTIES: frozenset[str] = frozenset(

@@ -284,7 +284,7 @@ def concat_files(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 def filter_rows(rows: pa.RecordBatch, keep: Sequence[bool]) -> pa.RecordBatch:
-    """Return the rows for which ``keep`` is true."""
+    """Return the rows that have true in ``keep``."""
     if all(keep):
         return rows
     mask = pa.Array.from_buffers(pa.uint8(), len(keep), [None, pa.py_buffer(bytes(keep))])
@@ -379,7 +379,7 @@ _FORMS: Mapping[str, tuple[pa.DataType, pa.DataType | None]] = (
         "timestamp_ntz": (pa.string(), pa.timestamp("us")),
     }
 )
-"""By the name of a type: what its bounds are in JSON, and the type to which the texts are then cast."""
+"""For each name of a type: the form of its bounds in JSON, and the type that their texts are then cast to."""
 
 _NEAREST, _LEAST = 2.0**-22, 2.0**-148
 """A bound of a float is moved by this part of it, and by this much at least; see `file_statistics`."""

@@ -1,4 +1,4 @@
-"""The record of loads: which source files a table has loaded, in which version.
+"""The record of loads: the source files that a table has loaded, and their versions.
 
 A transaction identifier of the application `APP_ID` names the newest record file, so that the record is atomic with the
 commit, survives checkpoints and log cleanup, and is carried along by every other writer. The record files are in
@@ -32,7 +32,7 @@ APP_ID = "widen.loads"
 FOLDER = "_delta_log/_widen/loads"
 
 NONCE_BITS = 20
-"""The low bits of the transaction version. They tell writers apart that race for the same table version."""
+"""The low bits of the transaction version. They distinguish writers that race for the same table version."""
 
 
 class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -268,7 +268,7 @@ def commit_with_loads(
         commit_on: Makes one attempt to commit the version after a base, together with a transaction identifier. It
             must not depend on anything but the metadata of the base.
         staged: Deletes the record file if the commit is not made.
-        is_exclusive: Whether the load depends on which files are loaded. Then another load is a conflict.
+        is_exclusive: Whether the load depends on the files that are already loaded. Then another load is a conflict.
         interval: The identifier of the interval of a stream that the commit is, if any.
     """
     outcome: Outcome
@@ -294,7 +294,7 @@ def commit_with_loads(
 
 
 def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...]:
-    """Return the transaction identifier that makes the loads of an earlier version those of a new one.
+    """Return the transaction identifier that gives a new version the loads of an earlier version.
 
     Args:
         then: The version whose loads count.
@@ -322,7 +322,7 @@ def write_record(folder: RecordFolder, head: str | None, load: Load, version: in
     """Write a record file with one more load, and return the number that names it; see `record_file`.
 
     Args:
-        head: The newest record file; None if there is none.
+        head: The newest record file; None if there is no record file.
         load: The load, with its version and time.
         version: A number that grows with each commit to the table.
         staged: Deletes the file if the commit is not made.

@@ -1,4 +1,4 @@
-"""Files on a local disk, written atomically: a reader sees a whole file or none.
+"""Files on a local disk, written atomically: a reader sees a whole file or no file.
 
 A file is first written under a hidden name in the same folder and flushed to the disk. Then it is linked or renamed to
 its final name; both steps are atomic on POSIX file systems and on NTFS.
@@ -74,7 +74,7 @@ class FileStore(Protocol):
         """Create a file and open it for writing; it is complete once the caller closes it.
 
         Raises:
-            StorageError: the store reported an error; writing and closing may raise it, too.
+            StorageError: the store reported an error; writing and closing may raise it as well.
         """
 
     def put(self, path: str, data: bytes) -> None:
@@ -99,7 +99,7 @@ class FileStore(Protocol):
         """
 
     def find(self, path: str) -> FileEntry | None:
-        """Return the file at that path; None if there is none.
+        """Return the file at that path; None if it does not exist.
 
         Its time may be less precise than in a listing.
 
@@ -156,7 +156,7 @@ def absolute_path(path: str) -> str:
 
 
 class LocalFiles(FileStore):
-    """The files below one folder. A folder that a deletion leaves empty is deleted, too.
+    """The files below one folder. A folder that a deletion leaves empty is also deleted.
 
     Args:
         root: The absolute path of the folder, which may not exist yet.

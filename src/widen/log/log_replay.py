@@ -1,8 +1,8 @@
 """Log replay: reduce commits, newest first, and a checkpoint to the live files.
 
-The newest action of a file wins. The keys of removed files are kept in a set. Those of added files are not, since the
-set would be as large as the table: only their hashes are kept, and at the end rows with equal hashes are compared by
-key.
+The newest action of a file wins. The keys of removed files are kept in a set. The keys of added files are not, because
+the set would be as large as the table: only their hashes are kept, and at the end rows with equal hashes are compared
+by key.
 
 Source: PROTOCOL.md#action-reconciliation
 """
@@ -313,7 +313,7 @@ def _are_complete(vectors: pa.StructArray) -> bool:
 
 
 def vector_column(vectors: pa.StructArray) -> pa.Array:
-    """Convert descriptors from the names and types on disk to those of the list of files."""
+    """Convert descriptors from the names and types on disk to the names and types of the list of files."""
     by_name = {field.name: vectors.field(number) for number, field in enumerate(vectors.type)}
     columns = [by_name[key].cast(field.type) for key, field in zip(DELETION_VECTOR_KEYS, _vector_type(), strict=True)]
     return pa.StructArray.from_arrays(columns, fields=list(_vector_type()), mask=vectors.is_null())

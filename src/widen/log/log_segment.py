@@ -117,7 +117,7 @@ def list_log(store: LogStore) -> LogListing:
 
 
 class LastCheckpoint(msgspec.Struct):
-    """The version and the number of actions of the newest checkpoint, as far as ``_last_checkpoint`` tells them."""
+    """The version and the number of actions of the newest checkpoint, if ``_last_checkpoint`` has them."""
 
     version: int = -1
     size: int = 0
@@ -167,7 +167,7 @@ class LogListing:
 
     @property
     def newest(self) -> int:
-        """The newest version; -1 if there is none."""
+        """The newest version; -1 without versions."""
         return max((*self.commits, *self.checkpoints), default=-1)
 
     @property
@@ -176,7 +176,7 @@ class LogListing:
         return tuple(self.commits[version] for version in sorted(self.commits))
 
     def checkpoint(self, version: int | None) -> Checkpoint | None:
-        """Return the newest complete checkpoint at or before a version; None if there is none."""
+        """Return the newest complete checkpoint at or before a version; None without one."""
         versions = [v for v in self.checkpoints if version is None or v <= version]
         return self.checkpoints[max(versions)] if versions else None
 
@@ -188,10 +188,10 @@ class LogListing:
     def before(self, version: int) -> tuple[list[FileEntry], list[FileEntry]]:
         """Return the files that a checkpoint of a version replaces, and apart from them the checksums.
 
-        The files are in the order in which they must be deleted: by version, and the commit of a version before its
-        checkpoint. An interrupted deletion must not leave a commit without the checkpoint of its version. Nor may it
-        leave anything before a commit that is gone: a late writer can create that commit again, and readers that start
-        at an older checkpoint would see it.
+        The files are sorted as they must be deleted: by version, and the commit of a version before its checkpoint. An
+        interrupted deletion must not leave a commit without the checkpoint of its version. It must also not leave
+        anything before a commit that is gone: a late writer can create that commit again, and readers that start at an
+        older checkpoint would see it.
 
         Source: PROTOCOL.md#metadata-cleanup; protocol_rfcs/checkpoint-protection.md for commit and checkpoint
         """

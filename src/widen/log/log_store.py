@@ -36,7 +36,8 @@ class LogStore(FileStore):
     Args:
         location: A local path, a ``file:`` URL, or a URL of S3 (s3, s3a), Google (gs) or Azure (az, abfs, abfss).
         storage_options: Settings and credentials, keys as in object_store and deltalake, in any case; for credentials
-            that expire, a function that returns them as they are now. A copy of the store has those of its moment.
+            that expire, a function that returns the current ones. A copy of the store keeps the ones that it was made
+            with.
 
     Raises:
         InvalidOption: the scheme of the location is unknown.
@@ -191,7 +192,7 @@ class LogStore(FileStore):
         return f"{scheme}://{host}{_quote_path(parts.path)}"
 
     def plain(self, path: str) -> str:
-        """Return the path under which this store finds the file of an add action.
+        """Return the path that this store uses for the file of an add action.
 
         Args:
             path: The percent-encoded path of the action, relative or absolute.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _READ_AHEAD = 32
-"""How many files are read at a time. A request takes tens of milliseconds, whatever the size of a small log file, so
+"""How many files are read at a time. A request takes tens of milliseconds for a small log file of any size, so
 replaying a long log one file at a time would only wait for the network."""
 
 _DELETED_AT_ONCE = 1000
@@ -328,7 +328,7 @@ def _to_entry(item: ObjectMeta) -> FileEntry:
 
 
 def _split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str | bool]]:
-    """Split options into those of the store and those of its HTTP client: callers give both in one mapping.
+    """Split options into options of the store and options of its HTTP client: callers give both in one mapping.
 
     Raises:
         InvalidOption: a setting asks for an external lock, or switches conditional writes off.

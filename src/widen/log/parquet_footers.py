@@ -99,7 +99,7 @@ def _find_fault(metadata: pq.FileMetaData) -> Exception | None:
 
 
 def read_statistics(metadata: pq.FileMetaData, group: int, index: int) -> pq.Statistics | None:
-    """Return the statistics of a column chunk; None if the footer has none.
+    """Return the statistics of a column chunk; None if the footer has no statistics.
 
     Raises:
         pa.ArrowException: the footer is damaged.

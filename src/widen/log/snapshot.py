@@ -273,7 +273,7 @@ class Snapshot:
 
         Reads believe a checksum, since it saves reading the log. A commit would make permanent what it says.
 
-        Source: PROTOCOL.md#version-checksum-file (its content must be that of the version)
+        Source: PROTOCOL.md#version-checksum-file (its content must match the version)
         """
         try:
             self._compare_checksum()
@@ -308,7 +308,7 @@ class Snapshot:
         _checked[self.location] = _Checked(version, protocol, metadata)
 
     def _logged(self, first: int, last: int) -> list[NonFileAction]:
-        """Return the actions other than those of files in the commits between two versions, newest first."""
+        """Return the actions, without file actions, of the commits between two versions, newest first."""
         files = [file for file in reversed(self.segment.tail) if file.last >= first and file.first <= last]
         contents = zip(files, self.store.read_many([file.entry.path for file in files]), strict=True)
         keys = PROTOCOL, METADATA, TXN, DOMAIN

@@ -33,11 +33,11 @@ from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import DELETED_FILE_RETENTION, duration_ms
 
 VACUUM_END = "VACUUM END"
-"""The operation in the history; its parameters and metrics, and those of `VACUUM_START`, are those of Delta Lake."""
+"""The operation in the history. It and `VACUUM_START` have Delta Lake's parameters and metrics."""
 
 HOUR_MS = 3_600_000
 MAX_HOURS = 1_000_000_000
-"""A longer retention keeps everything, too."""
+"""A longer retention also keeps everything."""
 
 CLOCK_SKEW_MS = 5 * 60_000
 """How much later than the clock of the store this clock may be. Without a retention there is no such margin: the caller
@@ -92,7 +92,7 @@ def plan_vacuum(
     """Return which files of a table can be deleted; deletes nothing.
 
     Args:
-        requested_ms: The retention in ms; by default that of the table.
+        requested_ms: The retention in ms; by default the table's retention.
         walk: Lists the files of the table; by default the walk of the store.
 
     Source: Delta Spark's VACUUM
@@ -196,7 +196,7 @@ class _VisibleNames:
 
     Args:
         partition_columns: The logical and the physical names of the partition columns.
-        other_tables: The folders of other tables, as far as the listing has come.
+        other_tables: The folders of other tables that the listing has found so far.
 
     Source: Delta Spark (DeltaTableUtils.isHiddenDirectory)
     """
@@ -248,7 +248,7 @@ _OF_CHECKPOINT = re.compile(rf"(?:{METADATA}|{FLOW_FILE}|(?:{OFFSETS}|{COMMITS}|
 
 
 def has_progress(paths: Iterable[str]) -> bool:
-    """Return whether files are those of a checkpoint that has begun."""
+    """Return whether files belong to a checkpoint that has begun."""
     return any(match is not None and not match["root"] for match in map(_PROGRESS.fullmatch, paths))
 
 
@@ -278,7 +278,7 @@ def needed_paths(snapshot: Snapshot, cutoff_ms: int) -> set[str]:
     """Return the paths in the table of all files that versions since a time need: data, change files and vectors.
 
     Delta Lake decides by the time in each remove action. That time is from before the commit, so a file of a version
-    within the retention could be deleted; therefore the files that the commits since then name are needed, too.
+    within the retention could be deleted; therefore the files that the commits since then name are also needed.
 
     Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema
     """

@@ -1,4 +1,4 @@
-"""The changes in a range of versions: the file actions, and which rows of which files changed.
+"""The changes in a range of versions: the file actions, and the rows of each file that changed.
 
 Source: PROTOCOL.md#add-cdc-file, #reader-requirements-for-addcdcfile
 """

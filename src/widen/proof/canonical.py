@@ -1,4 +1,4 @@
-"""The form in which the proof compares a source record with a table row, and the digest of a form.
+"""The form that the proof uses to compare a source record with a table row, and the digest of a form.
 
 A form holds what both can express: dicts without nulls and without order, lists, strings, booleans, and numbers in the
 form of `widen.proof.canonical`. The form of a text that is not a record is a list with a marker.
@@ -89,7 +89,7 @@ def count_values(form: Form) -> int:
 
 
 def count_form(form: Form) -> int:
-    """Return the number of values in the form of a record or a row; an empty one has none."""
+    """Return the number of values in the form of a record or a row; 0 for an empty one."""
     return count_values(form) if form else 0
 
 
@@ -104,7 +104,7 @@ def count_form(form: Form) -> int:
 Canonical: TypeAlias = int | float | Ext
 
 EXACT_WHOLE = 2**53
-"""Largest magnitude up to which a double holds every integer."""
+"""Up to this magnitude, a double holds every integer."""
 
 MAX_DIGITS = 38
 
@@ -147,7 +147,7 @@ def canonical_number(number: Decimal) -> Canonical:
 def number_kind_of(token: str, number: Decimal) -> str:
     """Return the kind of a number that is not a double; a string, if a decimal of 38 digits cannot hold it.
 
-    Only a number without a point and an exponent is a long: ``5.0`` is no integer, whatever its value.
+    Only a number without a point and an exponent is a long: ``5.0`` is not an integer, regardless of its value.
 
     Source: docs/evolution-rules.md#d1
     """
@@ -159,7 +159,7 @@ def number_kind_of(token: str, number: Decimal) -> str:
 
 
 def canonical_double(value: float) -> Canonical:
-    """Return the canonical form of a double: that of the number in its shortest text."""
+    """Return the canonical form of a double: the number in its shortest text."""
     return canonical_number(Decimal(repr(value)))
 
 

@@ -1,8 +1,8 @@
 """Digests of the values of a table: exact, in any order of rows, and batch by batch in bounded memory.
 
 Each value becomes 64 bits. A column is the sum of its values, and the rows are the sum of their rows, so values that
-belong to different rows are found too. Null, NaN, 0.0 and -0.0 differ. Integers of all widths, ``float`` and
-``double``, and the layouts that Arrow has for one kind of text or list are alike, so that clients can be compared.
+belong to different rows are also found. Null, NaN, 0.0 and -0.0 differ. Integers of all widths, ``float`` and
+``double``, and Arrow's different layouts of one kind of text or list are alike, so that clients can be compared.
 
 Source: docs/guide/hand-over.md
 """
@@ -28,7 +28,7 @@ _BATCH_ROWS = 65_536
 
 @dataclass
 class TableDigest:
-    """The digest of some rows; those of parts of a table add up to that of the table.
+    """The digest of some rows; the digests of parts of a table add up to the digest of the table.
 
     Args:
         columns: The digest of each column.
@@ -171,7 +171,7 @@ _LAYOUTS = (
 
 
 def _bits(values: pa.Array) -> tuple[pa.Array, str]:
-    """Return 64 bits for each value of a type without parts, those of a null being any, and the name of its kind."""
+    """Return 64 bits for each value of a type without parts (any bits for a null), and the name of its kind."""
     kind = values.type
     if pa.types.is_null(kind):
         return pa.repeat(_word(0), len(values)), "null"
@@ -207,7 +207,7 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def _hash_lists(values: pa.Array) -> pa.Array:
-    """Return the words of lists: of their lengths, and of each item with its position."""
+    """Return hash words for lists, from their lengths and from each item with its position."""
     lengths = pc.fill_null(pc.list_value_length(values), 0).cast(pa.int64())
     ends = pc.cumulative_sum(lengths)
     starts = pc.subtract(ends, lengths)
@@ -244,7 +244,7 @@ def _total(words: pa.Array) -> int:
 
 
 WHOLE_TABLE_ROWS = 1_000_000
-"""The most rows for which readers that return the whole table at once are called, too: they hold it in memory."""
+"""Up to this many rows, readers that return the whole table at once are also called: they hold it in memory."""
 
 Question: TypeAlias = Mapping[str, Any]
 Answer: TypeAlias = tuple[Iterable[str], Iterable[Any]]
@@ -261,7 +261,7 @@ def run_readers() -> None:
 
 
 def find_readers(client: str, rows: int) -> list[str]:
-    """Return the readers of a client with which a table of so many rows is read."""
+    """Return the readers of a client that can read a table of so many rows."""
     return [
         name
         for name in _READERS[client]
@@ -280,7 +280,7 @@ def _to_pyarrow_dataset(asked: Question) -> Answer:
 
 
 def _to_pandas(asked: Question) -> Answer:
-    # The types of Arrow tell integers beside nulls from doubles, and null from NaN; those of numpy do not.
+    # Arrow's types distinguish integers beside nulls from doubles, and null from NaN; numpy's types do not.
     found = _delta_table(asked).to_pandas(types_mapper=import_module("pandas").ArrowDtype)
     return found.columns, [pa.Table.from_pandas(found, preserve_index=False)]
 

@@ -73,8 +73,8 @@ class _Operand:
     Args:
         kind: Its type; all integers, decimals and doubles have the kinds ``integer``, ``decimal`` and ``double``.
         read: Returns the value for a form; None for null.
-        size: Of exact numbers: the digits before and after the point.
-        bits: Of columns of integers: the bits of a value without its sign.
+        size: The digits before and after the point, for exact numbers.
+        bits: The bits of a value without its sign, for columns of integers.
         constant: The value of a constant; None for columns.
     """
 
@@ -100,7 +100,7 @@ _SHORT_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
 
 
 def _time(text: str, *, has_zone: bool) -> str | None:
-    """Return a time as a text that sorts as times do; None if it is not one, or if a session says in which zone."""
+    """Return a time as a text that sorts as times do; None if it is not a time, or if its zone depends on a session."""
     match = _TIME.fullmatch(text)
     if match is None or has_zone is not bool(match[4]):
         return None
@@ -299,7 +299,7 @@ def _order_of_double(value: Any) -> tuple[bool, float]:
 
 
 def _conversions(left: _Operand, right: _Operand) -> tuple[Convert, Convert]:
-    """Return what brings the values of two sides to the type in which Spark compares them."""
+    """Return what brings the values of two sides to the type that Spark compares."""
     kinds = left.kind, right.kind
     if "string" in kinds and kinds != ("string", "string"):
         if left.kind == "string":

@@ -85,7 +85,7 @@ class _Row:
     """A row while its lines are read.
 
     Args:
-        open: The beginning of the quoted field that the last line did not close; None if there is none.
+        open: The beginning of the quoted field that the last line did not close; None without such a field.
         has_break: Whether a quoted field takes several lines.
         is_broken: Whether text follows a closing quote, or a quote is not closed.
     """
@@ -141,7 +141,7 @@ def _to_name(value: bytes, form: CsvForm) -> str:
 
 
 def _tell_apart(names: Sequence[str]) -> list[str]:
-    """Return names of which those that came before get the first free number from 2."""
+    """Return unique names: a name that came before gets the first free number from 2."""
     seen: list[str] = []
     for name in names:
         unique, number = name, 2

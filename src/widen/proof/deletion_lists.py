@@ -20,7 +20,7 @@ KEY, NUMBER, TEXT = "__widen_key_0", "__widen_number", "__widen_text"
 
 
 MAX_BYTES = 32 * 2**20
-"""The size of the files of a list up to which one process reads them."""
+"""Up to this size of the files of a list, one process reads them."""
 
 
 class TableFiles(Protocol):

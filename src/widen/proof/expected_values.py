@@ -200,7 +200,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
         record_columns = tuple(column for column, dim in columns if column.type_name == RECORD)
         if any(column.type_name == RECORD and not dim for column, dim in columns):
             form = _expected_record(_fields_for(record_columns, value), value, counts, part)
-            # An empty object is a value, too.
+            # An empty object is also a value.
             counts.values += not form and all(item is None for item in value.values())
             return form
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
@@ -228,7 +228,7 @@ def _ambiguous_timestamp(columns: ColumnDepths, value: Json) -> Any:
 
 
 def _fields_for(columns: FieldColumns, record: Mapping[str, Json]) -> ColumnsByKey:
-    """Return the columns of each key of a record: those of the widest record column, or of all for an empty value."""
+    """Return the columns of each key of a record: the widest record column's, or all columns for an empty value."""
     widest = widest_record_column(columns)
     assert widest is not None
     assert widest.fields is not None

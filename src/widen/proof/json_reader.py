@@ -81,7 +81,7 @@ read_strict_json: Scan = _scan(reject_constant)
 """Reads one JSON value exactly."""
 
 read_json: Scan = _scan(NumberToken)
-"""The same; NaN, Infinity and -Infinity are numbers. For what is known to be JSON where the policy allows them."""
+"""The same; NaN, Infinity and -Infinity are numbers. Use it for text that is JSON, where the policy allows them."""
 
 
 def scan_for(*, allows_nan: bool) -> Scan:
@@ -147,7 +147,7 @@ def split_into_parts(data: bytes) -> Iterator[bytes]:
 
 
 def split_into_records(text: bytes, *, allows_nan: bool = False) -> list[bytes]:
-    """Return the texts in a text that is not one record: those of several records, or the items of an array.
+    """Return the texts in a text that is not one record: the texts of several records, or of the items of an array.
 
     A text without a record is one text. An array is one, too, unless one of its items is an object.
     """
@@ -349,7 +349,7 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _record_spans(text: str, at: int) -> list[tuple[int, int]]:
-    """Return the spans of the records that begin here, or none if other text follows on the line of the last one."""
+    """Return the spans of the records that begin here; empty if other text follows on the line of the last record."""
     spans = []
     while at < len(text) and text[at] in "{[":
         try:

@@ -1,4 +1,4 @@
-"""The fields that the keys of a record stand for: the proof's own code, not that of the writer.
+"""The fields that the keys of a record stand for: the proof's own code, not the writer's.
 
 Source: docs/evolution-rules.md#d9
 """

@@ -117,7 +117,7 @@ class ProofRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProofCsv:
-    """How the rows of a file are written: the parts of a `CsvForm` for which rows are read natively."""
+    """How the rows of a file are written: the parts of a `CsvForm` that the native reader supports."""
 
     names: Sequence[str]
     separator: int
@@ -184,13 +184,13 @@ MODULUS = 2**128
 """The sum of the digests is taken modulo this number."""
 
 ALL = 2**32
-"""The limit of `DigestSum` with which no digest is left out."""
+"""The limit of `DigestSum` that leaves out no digest."""
 
 
 _ROWS = 10_000
 
 WHOLE_BYTES = 2**23
-"""Size from which on a CSV file is read in blocks."""
+"""CSV files of this size or larger are read in blocks."""
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ class DigestSum:
 
     Args:
         limit: Digests whose checksum is not below this limit are left out, on both sides.
-        values: Values of rows, and those of records that are not in the form of their row.
+        values: Values of rows, and of records, beyond the values in the form of their row.
     """
 
     limit: int = ALL
@@ -215,7 +215,7 @@ class DigestSum:
         for text, more_values, more_converted in encoded:
             each = digest_text(text)
             if is_whole or crc32(each) < self.limit:
-                # A sum and not an exclusive or, in which two equal records would cancel out.
+                # A sum instead of an exclusive or, because two equal records would cancel out.
                 digests += to_int(each, "big")
                 records += 1
                 values += more_values
@@ -332,11 +332,11 @@ class SourceDigester:
         self._sum.add(self._encoder.encode_texts(texts, file_values))
 
     def add_refused(self, texts: Iterable[bytes], file_values: FileValues = ()) -> None:
-        """Add texts that are not records, whatever they look like."""
+        """Add texts that are not records, even if they look like records."""
         self._sum.add(self._encoder.encode_refused(text, file_values) for text in texts)
 
     def add_quarantined(self, texts: Iterable[str]) -> None:
-        """Add the forms of quarantined texts, like those of rows."""
+        """Add the forms of quarantined texts in the same way as the forms of rows."""
         self._sum.add(map(self._encoder.encode_quarantined_records, texts))
 
     def _add_lines(self, block: bytes, spans: Sequence[tuple[int, int]], file_values: FileValues) -> None:

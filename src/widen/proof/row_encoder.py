@@ -49,7 +49,7 @@ class Encoded(NamedTuple):
     Args:
         pieces: The parts of their encoded forms, in order: constants and arrays without nulls, which are joined only
             once for a whole row; or a single array, which is null where there is no value.
-        counts: The number of values in each; 0 where there is none.
+        counts: The number of values in each; 0 without values.
     """
 
     pieces: Sequence[Any]
@@ -140,8 +140,8 @@ class RowEncoder:
         if len(encoded) < 2:
             return encoded[0] if encoded else None
         texts = [each.to_texts() for each in encoded]
-        # Usually one column of a field has the value. If several have one, they must agree, as a number and its text
-        # do; rows in which they may not are read one by one by the exact reader, which knows what to make of that.
+        # Usually one column of a field has the value. If several have one, they must agree, like a number and its text.
+        # Rows that may disagree are read one by one by the exact reader, which can handle them.
         text = pc.coalesce(*texts)
         first = Encoded([text], reduce(pc.max_element_wise, (each.counts for each in encoded)))
         if any(column.dim or column.type_name in (RECORD, MAP) for column in present):
@@ -187,7 +187,7 @@ class RowEncoder:
 
 
 def _with_key(key: str, field: Encoded, *, is_required: bool) -> Encoded:
-    """Return a field with its key; if it is required, with the key of a null, too."""
+    """Return a field with its key; if it is required, with the key of a null as well."""
     if not field.has_nulls:
         return Encoded([key, *field.pieces], field.counts)
     [texts] = field.pieces
@@ -199,7 +199,7 @@ def _join_fields(fields: Sequence[Encoded], separator: str) -> Iterator[Any]:
     if fields and fields[0].has_nulls:
         texts = [each.to_texts() for each in fields]
         if all(each.has_nulls for each in fields):
-            # Arrow leaves out rows in which every text is null.
+            # Arrow leaves out rows that have null for every text.
             is_empty = reduce(pc.and_, (each.is_null() for each in texts))
             texts[0] = pc.if_else(is_empty, "", texts[0])
         yield pc.binary_join_element_wise(*texts, separator, null_handling="skip")
@@ -245,11 +245,11 @@ def _is_same(column: SourceColumn, values: pa.Array, texts: Texts, first: Texts)
 # ---- scalars ---------------------------------------------------------------------------------------
 
 ScalarTexts: TypeAlias = tuple[Texts, "pa.BooleanArray | None"]
-"""Texts of scalars without quotes, and which of them are surely what `encode_form` writes; None for all."""
+"""Texts of scalars without quotes, and which of them are known to equal the output of `encode_form`; None for all."""
 
 _ESCAPED, _ESCAPED_BYTES = r'["\\\x00-\x1f]', b'"\\' + bytes(range(32))
 _SURE_CHARS = 15
-"""Number of characters up to which the digits of a decimal are the shortest text of a double, or of an integer."""
+"""Up to this many characters, the digits of a decimal are the shortest text of a double, or of an integer."""
 
 
 def _encode_nothing(values: pa.Array) -> ScalarTexts:
@@ -539,7 +539,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _sure_digits(column: SourceColumn) -> int:
-    """Return the number of digits up to which a column holds every integer."""
+    """Return the number of digits of the integers that a column always holds."""
     if column.type_name in BITS:
         return len(str(2 ** BITS[column.type_name])) - 1
     if isinstance(column.type, DecimalType):

@@ -79,7 +79,7 @@ class ProofRule:
         return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
 
     def get_or_add(self, path: Path) -> ProofRule:
-        """Return the rule of a field; add an empty rule if there is none."""
+        """Return the rule of a field; add an empty rule for a new field."""
         rule = self
         for key in path:
             rule = rule.below.setdefault(key, ProofRule())
@@ -141,7 +141,7 @@ class ProofRule:
         return self.to_temporal(value) if self.reads_times and type(value) is str else value
 
     def _hides_text(self, value: Json, *, is_entry: bool) -> bool:
-        """Return whether a text may spell out a record with a hidden field; that of an entry only if it may be JSON."""
+        """Return whether a text may be a record with a hidden field; an entry only if its text may be JSON."""
         return bool(self.hidden) and type(value) is str and (not is_entry or value.lstrip()[:1] in ("{", "[", '"'))
 
     def to_temporal(self, text: str) -> str:
@@ -354,7 +354,7 @@ class CorruptTextRedactor:
         return repr(text) if content.startswith(("b'", 'b"')) else content
 
 
-# The columns of each source field, from the schema of a table: the proof's own code, not that of the writer.
+# The columns of each source field, from the schema of a table: the proof's own code, not the writer's.
 #
 # Source: docs/evolution-rules.md#u14, #u17, #d9, #d18
 
@@ -372,7 +372,7 @@ _TYPE_ORDER: Mapping[str, int] = MappingProxyType(
         )
     }
 )
-"""The types of columns that hold JSON values, in the order in which the proof reads them.
+"""The types of columns that hold JSON values, sorted as the proof reads them.
 
 Dates come before numbers, since a date may also stand in a column of numbers. Timestamps come last, since columns of
 timestamps also hold integers (U16).
@@ -387,9 +387,9 @@ class SourceColumn:
         name: Name of the column in its struct.
         dim: Number of arrays around the leaf type.
         type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
-        fields: For records: the columns of each key.
-        value: For maps: the column of the values.
-        epoch_unit: For timestamps: unit of integers, if the policy names one.
+        fields: The columns of each key, for records.
+        value: The column of the values, for maps.
+        epoch_unit: The unit of integers, for timestamps, if the policy names one.
         has_epochs: Whether integers stand in this timestamp column alone: it is fixed, and the policy names their unit.
         has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
         rounds: The kinds whose values a column of doubles rounds, because the policy asks for it.
@@ -412,7 +412,7 @@ class SourceColumn:
 
 FieldColumns: TypeAlias = tuple[SourceColumn, ...]
 ColumnsByKey: TypeAlias = dict[str, FieldColumns]
-"""For each key of a record its columns, in the order in which the proof reads them."""
+"""For each key of a record its columns, sorted as the proof reads them."""
 
 
 def computed_keys(schema: StructType) -> frozenset[str]:
@@ -456,7 +456,7 @@ _LITERALS: Mapping[str, Sequence[tuple[re.Pattern[str], Callable[[str], Json]]]]
     "boolean": ((re.compile("(?i:true)"), lambda _: True), (re.compile("(?i:false)"), lambda _: False)),
     "date": ((re.compile(rf"(?i:date)?\s*'({_DATE.pattern})'"), DateString),),
 }
-"""By type the literals of which the proof knows the value."""
+"""For each type, the literals whose value the proof knows."""
 
 
 def read_defaults(schema: StructType) -> dict[str, Json]:
@@ -466,8 +466,8 @@ def read_defaults(schema: StructType) -> dict[str, Json]:
 
 
 def leave_out(schema: StructType, keys: Collection[str]) -> StructType:
-    """Return a schema in which the proof leaves out the columns of some fields that have a default."""
-    # An expression of which the proof does not know the value.
+    """Return a schema that makes the proof leave out the columns of some fields that have a default."""
+    # The proof does not know the value of this expression.
     unknown = {DEFAULT: "current_user()"}
     is_meant = (find_default(field) is not None and source_key(field) in keys for field in schema)
     pairs = zip(schema, is_meant, strict=True)
@@ -475,7 +475,7 @@ def leave_out(schema: StructType, keys: Collection[str]) -> StructType:
 
 
 def without_defaults(schema: StructType) -> StructType:
-    """Return a schema in which a missing field is null in the columns whose default the proof knows."""
+    """Return a schema that makes a missing field null in columns whose default the proof knows."""
     return StructType(
         tuple(field if read_default(field) is UNKNOWN else field.without_metadata(DEFAULT) for field in schema)
     )

@@ -120,7 +120,7 @@ class SourceReader:
             yield from (_to_row(*self._expectation.expect(record)) for record in completed)
 
     def read_refused(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
-        """Yield the row of a text that is not a record, whatever it looks like."""
+        """Yield the row of a text that is not a record, even if it looks like one."""
         form, hidden = to_corrupt_form(self._redactor.redact(text)), int(self._redactor.is_redacting)
         if not (self._keeps_corrupt and isinstance(file_values, PlacedFileValues)):
             yield ExpectedRow(form, 1, hidden)
@@ -131,7 +131,7 @@ class SourceReader:
         yield ExpectedRow([*form, own] if own else form, 1 + counts.values, hidden + counts.converted)
 
     def read_quarantined_records(self, text: str) -> Form:
-        """Return the form of a quarantined text: that of the row that its record would have, or of a corrupt text."""
+        """Return the form of a quarantined text: the form of its record's row, or of a corrupt text."""
         records = None
         if text.lstrip()[:1] == "{":
             records = read_records(text.encode(), allows_nan=self._allows_nan)
@@ -181,7 +181,7 @@ class SourceEncoder:
         return self._layout.encode(row.form), row.values - count_form(row.form), row.converted
 
     def encode_quarantined_records(self, text: str) -> EncodedRecord:
-        """Return the encoded form of a quarantined text, like that of a row."""
+        """Return the encoded form of a quarantined text, like the form of a row."""
         form = self._reader.read_quarantined_records(text)
         return self._layout.encode(form), count_form(form), 0
 
@@ -230,7 +230,7 @@ class _SameHandler(dict[type, Handler]):
 
 
 class _RecordHandlers(dict[str, Handlers]):
-    """The handlers of the fields of a record; those of an excluded field, however its name is capitalized."""
+    """The handlers of the fields of a record; an excluded field has one for every capitalization of its name."""
 
     def __init__(self, rule: ProofRule, handlers: dict[str, Handlers]) -> None:
         super().__init__(handlers)
@@ -355,7 +355,7 @@ class FastReader:
 
         def handle(record: dict[str, Any]) -> Form:
             form = reader._read_record(handlers, record)
-            # The record above counts each of its keys; here its fields count instead, unless there is none.
+            # The record above counts each of its keys; its fields count here instead, unless it has no fields.
             reader._counts.values -= bool(form)
             return form
 
@@ -407,7 +407,7 @@ def _double(value: float) -> Any:
 
 
 def _integer_bound(column: SourceColumn) -> int:
-    """Return the magnitude below which a column holds every integer."""
+    """Return a bound; a column holds every integer of a smaller magnitude."""
     if column.type_name in BITS:
         return int(2 ** BITS[column.type_name])
     if column.type_name == "double":
@@ -471,7 +471,7 @@ class FilePart(NamedTuple):
 
     Args:
         file: The file.
-        start: First byte of the range in which its lines begin; 0 for a whole file.
+        start: First byte of the range that contains the beginnings of its lines; 0 for a whole file.
         end: The byte after the range.
     """
 
@@ -499,7 +499,7 @@ def find_parts(files: Sequence[ProofFile], task: int, tasks: int) -> Iterator[Fi
 
 def read_proof_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = BLOCK_BYTES) -> Iterator[bytes]:
     r"""Yield the lines that begin in a range of a file, in blocks. A line ends with ``\n`` here."""
-    # From the byte before: if it ends a line, the first line of the range begins at its start, and none is skipped.
+    # Start at the byte before: if it ends a line, the first line of the range begins at its start and is not skipped.
     file.seek(max(start - 1, 0))
     position = start - 1 + len(file.readline()) if start else 0
     while position < end and (block := file.read(min(block_bytes, end - position))):
@@ -508,7 +508,7 @@ def read_proof_blocks(file: BinaryIO, start: int, end: int, block_bytes: int = B
         yield block
 
 
-# The fields that records get from their file, read from its URI: the proof's own code, not that of the writer.
+# The fields that records get from their file, read from its URI: the proof's own code, not the writer's.
 #
 # Source: docs/evolution-rules.md#d9, #d21
 
@@ -518,7 +518,7 @@ FileValues: TypeAlias = Sequence[tuple[str, str | None]]
 
 
 class PlacedFileValues(tuple[tuple[str, str | None], ...]):
-    """Such fields, of which the last two are the path of the file and the time of the load."""
+    """File fields that end with the path of the file and the time of the load."""
 
     __slots__ = ()
 
@@ -599,7 +599,7 @@ def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:
 
 
 def _operation(value: Json, envelope: Envelope) -> str | int | None:
-    """Return an operation; None for a value that is none."""
+    """Return an operation; None for a value that is not an operation."""
     if envelope.has_integers:
         return int(value) if isinstance(value, NumberToken) and re.fullmatch("-?[0-9]{1,18}", value) else None
     return value if type(value) is str else None
@@ -722,7 +722,7 @@ def _word(values: Mapping[str, Json], name: str) -> str:
 
 
 def _moment(values: Mapping[str, Json]) -> int:
-    """Return the nanoseconds since 1970 at which an event says that it was; 0 if it says nothing."""
+    """Return when an event happened by its own account, in nanoseconds since 1970; 0 if it does not say."""
     units = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
     numbers = ((_word(values, name), factor) for name, factor in units.items())
     return next((int(text) * factor for text, factor in numbers if re.fullmatch("(?=0*[1-9])[0-9]{1,20}", text)), 0)

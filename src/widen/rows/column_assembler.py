@@ -34,7 +34,7 @@ from widen.rows.shape import (
 _UNSET = msgspec.UNSET
 _decode_any = msgspec.json.Decoder().decode
 _EMPTY_ARRAYS = re.compile(rb"[\[\]\s,nul]*")
-"""Arrays of nothing but nulls and empty arrays. Every array column takes them, so none of them decides."""
+"""Arrays of nothing but nulls and empty arrays. Every array column takes them, so they do not affect the choice."""
 
 _AS_TEXT = (to_digits, to_source_text)
 
@@ -59,7 +59,7 @@ class ColumnAssembler:
         """Return the values of the columns of one struct: values for Arrow, or decoded records of a nested shape.
 
         Args:
-            roots: For each, the index of the record in the chunk that it is a part of. Empty if the shape needs no
+            roots: For each record, the index of the record of the chunk that contains it. Empty if the shape needs no
                 routing.
 
         Returns:
@@ -82,7 +82,7 @@ class ColumnAssembler:
         """Observe and reject the same as `columns` and the columns of nested shapes, but make no columns.
 
         Args:
-            roots: For each, the index of the record in the chunk that it is a part of.
+            roots: For each record, the index of the record of the chunk that contains it.
         """
         for single in shape.single_columns:
             if single.shape is not None and single.shape.needs_routing:
@@ -146,7 +146,7 @@ class ColumnAssembler:
                 return nested_columns
         # The text is a part of a record: the levels above it count towards the depth limit.
         value = parse_document(text, sum(1 + dim for _, dim in item.location) + 1)
-        # The exact path also fills the rescue column and checks fixed columns, for which it needs the whole record.
+        # The exact path also fills the rescue column and checks fixed columns, so it needs the whole record.
         if isinstance(value, InvalidJson) or item.is_strict:
             return None
         value = item.rules.value(value)
@@ -171,7 +171,7 @@ def _redact_value(value: Any, cell: Any) -> Any:
 
 
 def _decode_texts(texts: Sequence[bytes]) -> tuple[Sequence[Any], bool]:
-    """Return the Python values of JSON texts, and whether every number among them is as its text says.
+    """Return the Python values of JSON texts, and whether every number in them equals its text.
 
     One call decodes all texts as an array. Only if that fails each is decoded alone, and a text that is not UTF-8 is
     `_UNSET`.
@@ -194,7 +194,7 @@ def _decode_text(text: bytes) -> Any:
 def columns_by_python_type(
     item: MultiColumnField, decoded: Sequence[Any], texts: Sequence[bytes] = ()
 ) -> dict[str, list[Any]]:
-    """Return the columns of a field as far as the Python types of its values determine them."""
+    """Return the columns of a field, where the Python types of its values determine them."""
     python_types = list(map(type, decoded))
     main = max(set(python_types), key=python_types.count, default=type(None))
     others = [index for index, python_type in enumerate(python_types) if python_type is not main]
@@ -212,7 +212,7 @@ def _convert_by_type(
     others: Sequence[int],
     texts: Sequence[bytes],
 ) -> list[Any]:
-    """Return the values of a column: those of some types, converted, and None for the others.
+    """Return the values of a column: values of some types, converted, and None for the others.
 
     Args:
         conversions: The types that the column takes, each with its conversion.

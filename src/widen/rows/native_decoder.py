@@ -76,7 +76,7 @@ _OWN_KINDS: Mapping[str, int] = {
     TIMESTAMP_WORD: TIMESTAMP,
     NTZ_WORD: LOCAL_TIME,
 }
-"""For each kind of column, the kinds of values of which it holds the exact ones without any other column."""
+"""For each kind of column, the kinds whose exact values it holds without any other column."""
 
 _UNIT_NANOS: Mapping[EpochUnit | None, int] = {
     None: 0,
@@ -96,7 +96,7 @@ class ColumnPlan:
     Args:
         name: Its name in its struct.
         takes: The kinds of scalars that go to it, and `ARRAY` and `RECORD`.
-        decides: The kinds of which it must hold each value; else the kernel refuses the record.
+        decides: The kinds whose every value it must hold; else the kernel refuses the record.
         item_takes: The kinds of the scalars in arrays and maps.
         unit_nanos: Unit of integers in a timestamp column; 0 if their magnitude tells it.
     """
@@ -119,7 +119,7 @@ class FieldPlan:
         is_required: Whether null and a missing key are refused.
         routes_items: Whether each array goes to all columns that take the kind of its items.
         empties: What a field without a column may be: `NULL`, `EMPTY_ARRAY` and `EMPTY_RECORD`.
-        below: The fields of a record without a column, which have none either.
+        below: The fields of a record without a column, so they have no columns.
     """
 
     key: str
@@ -282,7 +282,7 @@ def _own_kinds(slot: ColumnSlot) -> int:
 
 
 def _takes_own_form(item: ShapedField, slot: ColumnSlot, kinds: int) -> tuple[int, int] | None:
-    """Return what a column takes of values in its own form, and of their items; None if it takes none of them.
+    """Return what a column takes of values in its own form, and of their items; None if it takes nothing.
 
     Args:
         kinds: The kinds of its scalars.
@@ -343,7 +343,7 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
 
 
 def _kinds_of_strings(rules: FieldRules) -> int:
-    """Return all kinds without those of dates and timestamps that the rules do not read."""
+    """Return all kinds except the date and timestamp kinds that the rules do not read."""
     unread = 0 if rules.is_dated else TIMESTAMP
     unread |= 0 if rules.has_local_times else LOCAL_TIME
     return ~(unread if rules.reads_times else unread | DATE) & (2 * EMPTY_RECORD - 1)
@@ -352,20 +352,20 @@ def _kinds_of_strings(rules: FieldRules) -> int:
 def _scalar_kinds(
     converter: FastConverter, slots: Sequence[ColumnSlot], base_columns: Collection[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return for each column the kinds of scalars that it takes, and those of which it must hold each value."""
+    """Return for each column the kinds of scalars that it takes, and the kinds that it must hold completely."""
     takes = {name: _bits(conversions) for name, conversions in converter.conversions.items()}
     decides = {
         slot.name: _bits(each for each, decider in converter.deciders.items() if decider == slot.name) for slot in slots
     }
-    # The kernel tells decimals from doubles, which Python's types do not; the rules are those of the other kinds.
+    # The kernel distinguishes decimals from doubles, unlike Python's types; the rules of the other kinds apply.
     routed = [slot for slot in slots if routes_kind(slot, Kind(DECIMAL_WORD))]
     deciding = [slot for slot in routed if decides[slot.name] & DOUBLE or slot.guard is not None]
     has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
-    # Where a fixed column takes no decimals, a record with one is quarantined, whatever columns are beside it.
+    # If a fixed column takes no decimals, a record with one is quarantined, regardless of the columns beside it.
     if any(slot.rounds or (slot.guard is not None and slot not in routed) for slot in slots):
         return takes, decides
     if not deciding and not has_text_column and not converter.deciders:
-        # A decimal that fits a new column of decimals does not change the plan either.
+        # A decimal that fits a new column of decimals also leaves the plan unchanged.
         deciding = [
             slot for slot in routed if slot.word == DECIMAL_WORD and (slot.name in base_columns or len(slots) == 1)
         ]

@@ -68,8 +68,8 @@ Row = dict[str, Any]
 def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
     """Return the row of a record: column names with values for pyarrow.
 
-    A key without a column, and a value that no column of its field can hold, is left out; the plan makes sure that
-    there is none. Null and a missing key are the same in a table.
+    A key without a column, and a value that no column of its field can hold, is left out; the plan makes sure that this
+    does not occur. Null and a missing key are the same in a table.
 
     Args:
         record: The record, with numbers as tokens.
@@ -128,7 +128,7 @@ def convert_scalar(value: JsonDocument, kind_word: str, slot: ColumnSlot) -> Any
 
 
 def _array_to_cell(items: list[JsonDocument], slot: ColumnSlot, dim: int) -> Any:
-    """Return the array with NULL for items that the column cannot hold; `MISSING` if it can hold none of them."""
+    """Return the array with NULL for items that the column cannot hold; `MISSING` if it cannot hold any item."""
     cells = [MISSING if item is None else _to_cell(item, _kind_word(item), slot, dim) for item in items]
     if cells and all(item is MISSING for item in cells) and any(_belongs_elsewhere(item, slot) for item in items):
         return MISSING
@@ -283,7 +283,7 @@ class FixedColumnViolation:
 
 
 def fixed_column_route(route: RecordRoute) -> RecordRoute:
-    """Return the part of a route that leads to fixed columns; it is empty if the table has none."""
+    """Return the part of a route that leads to fixed columns; it is empty if the table has no fixed columns."""
     routes = {
         key: tuple(fixed for slot in slots if (fixed := _fixed_slot(slot)) is not None) for key, slots in route.items()
     }
@@ -342,7 +342,7 @@ def _holds_leaves(slot: ColumnSlot, value: JsonDocument, dim: int = 0) -> bool:
 
 
 def _are_records(value: JsonDocument, dim: int) -> bool:
-    """Return whether a value is a record or an array of records, whatever their fields hold."""
+    """Return whether a value is a record or an array of records, regardless of their fields."""
     if isinstance(value, list):
         return dim > 0 and all(_are_records(item, dim - 1) for item in value)
     return value is None or isinstance(value, dict)
@@ -426,10 +426,10 @@ class ColumnSlot:
         name: Name of the column in its struct.
         word: Kind word of the leaf type; also ``timestamp_ntz`` and ``map``.
         dim: Number of arrays around the leaf type.
-        record: For records: the route of their fields.
-        entries: For maps: the slot of the values, which has the name of the column.
-        epoch_unit: For timestamps: unit of integers, if the policy names one.
-        rounds: For doubles: the kinds whose values are rounded where the column cannot hold them.
+        record: The route of their fields, for records.
+        entries: The slot of the values, for maps; it has the name of the column.
+        epoch_unit: The unit of integers, for timestamps, if the policy names one.
+        rounds: The kinds whose values a double column rounds if it cannot hold them.
     """
 
     name: str
@@ -451,7 +451,7 @@ RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
 def build_routes(schema: StructType, policy: Policy | None = None) -> RecordRoute:
     """Return the route of a record, at all depths.
 
-    Columns without a source field are left out, and so are columns whose type no value has, such as variant.
+    Columns without a source field are left out, as are columns with a type that no value has, such as variant.
 
     Source: docs/evolution-rules.md#u14, #d9
     """
@@ -496,7 +496,7 @@ class _RouteBuilder:
     policy: Policy
 
     def record(self, struct: StructType, path: Path, source: Path) -> RecordRoute:
-        """Return the route of the records in a struct, given its path and that of its source field."""
+        """Return the route of the records in a struct, given its path and the path of its source field."""
         slots_by_key: dict[str, list[ColumnSlot]] = {}
         for field in struct:
             key = source_key(field)
@@ -566,7 +566,7 @@ EPOCH_UNIT_LIMITS = (
     (10**14, EpochUnit.MILLISECONDS),
     (10**17, EpochUnit.MICROSECONDS),
 )
-"""The magnitude below which an integer counts seconds, ms or µs since 1970; from the last limit on it counts ns."""
+"""The upper bounds of integers that count seconds, ms or µs since 1970; integers above the last one count ns."""
 
 
 def word_of_value(value: JsonDocument) -> str:
@@ -645,7 +645,7 @@ def _double_to_double(value: JsonDocument, to_type: DataType) -> Any:
 def _to_double(value: JsonDocument, to_type: DataType) -> Any:
     number = float(value)
     if str(to_type) == "float":
-        # A float has no such text in Python, whose repr is that of the double, so only equal binary values count.
+        # Python's repr of a float is the text of the double, so only equal binary values count.
         is_exact = not math.isfinite(number) or (is_float32(number) and Decimal(value) == Decimal(number))
         return number if is_exact else MISSING
     # A double is compared by its shortest text, because that is what reading the column back gives: 0.1 then counts as
@@ -725,7 +725,7 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = (
     | {(word, STRING_WORD): _to_text for word in (LONG_WORD, DOUBLE_WORD, DECIMAL_WORD)}
     | {(word, STRING_WORD): _to_text for word in (DATE_WORD, TIMESTAMP_WORD, NTZ_WORD)}
 )
-"""The conversion for each kind of value and kind of column. There is none for other pairs."""
+"""The conversion for each kind of value and kind of column. Other pairs have no conversion."""
 
 
 # Values of an evolved column in another column of the same field: exactly or not at all.
@@ -809,8 +809,7 @@ def _to_document(value: Any) -> JsonDocument:
             return value
         case float() if not math.isfinite(value):
             return MISSING
-        # A whole number is an integer to JSON, whatever column it stood in. Zero is left out, since -0.0 must keep its
-        # sign.
+        # A whole number is an integer to JSON, in any column. Zero is left out, because -0.0 must keep its sign.
         case float() | Decimal() if value and value == int(value):
             return JsonNumber(int(value))
         case float():

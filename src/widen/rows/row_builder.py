@@ -70,7 +70,7 @@ from widen.schema.field_names import (
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED, ROLES, role_field
 
 MAX_SEARCHED_TEXTS = 10_000
-"""Maximum number of texts with the key of a hidden field in which a task looks for that field."""
+"""Maximum number of texts with the key of a hidden field that a task searches for that field."""
 
 ORIGIN_FIELDS = ("text", "file", "position", "reason")
 """Fields of the origin column: the text, its file, its number in the file, and the reason if the record is
@@ -83,7 +83,7 @@ class RowCondition(Protocol):
     """A condition that every row must fulfil."""
 
     def find_broken(self, rows: Any) -> Any:
-        """Return which rows of a batch of Arrow do not, as an array of booleans."""
+        """Return which rows of an Arrow batch do not, as an array of booleans."""
 
     def explain(self, row: Mapping[str, Any]) -> str:
         """Return why a row is refused."""
@@ -296,7 +296,7 @@ class RowBuilder:
         self._chunk.positions.extend(chunk.positions)
 
     def add_refused(self, texts: Sequence[bytes], positions: Sequence[RecordPosition], reasons: Sequence[str]) -> None:
-        """Add texts that are not records, whatever they look like.
+        """Add texts that are not records, even if they look like records.
 
         Args:
             reasons: Why each is corrupt, as `not_a_record` says it.
@@ -394,7 +394,7 @@ class RowBuilder:
         root = self.observation.root
         if not self._spellings or self._names is None:
             return adapt_profile(self._profile, self._route, root)
-        # Decoded records are observed by the names that they have, and others by those of the fields.
+        # Decoded records are observed by the names that they have, and others by the names of the fields.
         root, _ = match_observation(root, self._names, {tuple(path) for path in self.observation.apart})
         found = adapt_profile(self._profile, self._route, root)
         spell = partial(respell_path, spellings=self._spellings)
@@ -462,7 +462,7 @@ class RowBuilder:
         yield row | self._origin_cell(kept, at) if self._has_origin(row) else row
 
     def _origin_row(self, fields: Mapping[str, str | None], text: str, at: RecordPosition) -> Row:
-        """Return the cells of a corrupt text's file and time, for which there are columns as for those of records."""
+        """Return the cells of a corrupt text's file and time, which have columns as for records."""
         ruled = self._rules.record(self._with_field_names(dict(fields), self._names))
         if not (self._refused and record_digest(text, at) in self._refused):
             observe_record(self.observation.root, ruled, at)
@@ -498,7 +498,7 @@ class RowBuilder:
             yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
-        # A field that is known to be one of its own has no column yet, so that its row is not yet that of the table.
+        # A field that is known to be separate has no column yet, so its row may still differ from the table's row.
         if not is_refused:
             others = self._with_field_names(versioned, self._observed_names) if self._apart else None
             observe_record(self.observation.root, ruled if others is None else self._rules.record(others), at)

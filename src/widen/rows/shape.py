@@ -33,7 +33,7 @@ from widen.rows.row import MISSING, ColumnSlot, RecordRoute, Row, convert, route
 #                                     z has no column, and the profile says that it was always null: it is skipped.
 #     {"a": 1.5} or {"a": "1"}        The decoder refuses them, since a is an integer for it: the exact path reads them.
 #     {"z": 7}                        z has a value for the first time: the exact path observes a new field.
-# The fast path never decides what a value means: whatever is not exactly as expected is left to the exact path.
+# The fast path never decides what a value means: everything that is not exactly as expected goes to the exact path.
 
 SourcePath: TypeAlias = tuple[str, ...]
 """Keys from the root to a field, without the arrays on the way."""
@@ -49,11 +49,11 @@ class BatchProfile:
     Args:
         rescues: Whether the table has a rescue column, which only the exact path fills.
         mixed_fields: Fields with values of kinds that their columns do not take natively.
-        mixed_integers: Those of them that have had integers.
+        mixed_integers: Fields among them that have had integers.
         empty_fields: Fields without a column, each with what it held: only nulls, ``[]``, ``{}`` and records of such
             fields.
-        key_orders: For the records at each path, their keys in the order of the first texts; a decoder whose fields
-            have this order is faster.
+        key_orders: The sequence of keys in the first texts, for the records at each path; a decoder whose fields have
+            the same sequence is faster.
     """
 
     rescues: bool = False
@@ -421,7 +421,7 @@ def takes_values(slots: Iterable[ColumnSlot]) -> bool:
 
 
 def excluded_keys(rules: FieldRules, order: Sequence[str]) -> list[str]:
-    """Return the excluded keys, in the spelling of the policy and in that of the first texts."""
+    """Return the excluded keys, spelled as in the policy and as in the first texts."""
     keys = (*(below.source[-1] for below in rules.hidden.values() if below.source), *order)
     return [key for key in keys if rules.at(key).take is FieldRule.LEFT_OUT]
 
@@ -633,7 +633,7 @@ _ARRAY_OF_TYPE: Mapping[type, type[list[Any]]] = {int: IntArray, str: TextArray,
 """The type of an array whose items are all of a type. Fractions are missing: their text is needed, and not decoded."""
 
 _INTEGER_BOUNDS: Mapping[str, int] = {INT_WORD: 2**31, DOUBLE_WORD: 2**53, LONG_WORD: 2**63}
-"""Magnitude up to which a column of each kind word holds every integer."""
+"""Up to this magnitude, a column of each kind word holds every integer."""
 
 _LONG_BOUND = 2**63
 
@@ -662,9 +662,9 @@ class FastConverter:
     """Conversions of the scalars of one field.
 
     Args:
-        conversions: For each column by name: the Python types that it takes with their conversions; None if a value
-            stays unchanged.
-        deciders: For some types, the column that must hold each value; values that it cannot hold need a closer look.
+        conversions: The Python types that each column takes, by name, with their conversions; None if a value stays
+            unchanged.
+        deciders: The column that must hold each value of a type; values that it cannot hold need a closer look.
         bound: Integers from this magnitude on need a closer look.
         has_no_doubles: Whether no column takes fractions as doubles, so that no fraction needs a closer look.
         array_bound: Array items from this magnitude on need a closer look; 0 if arrays are not converted.
@@ -773,7 +773,7 @@ def _are_bounded(items: list[int], text: bytes, bound: int) -> bool:
 
 
 def integer_bound(slots: Iterable[ColumnSlot]) -> int:
-    """Return the magnitude up to which all columns hold every integer."""
+    """Return the largest magnitude whose integers all columns hold."""
     return min((_INTEGER_BOUNDS[slot.word] for slot in slots if slot.word in _INTEGER_BOUNDS), default=_LONG_BOUND)
 
 

@@ -1,4 +1,4 @@
-"""Limits of this process, beyond which Spark's executors do the work, and how much one task takes.
+"""Limits of this process and of one task. Beyond the limits of this process, Spark's executors do the work.
 
 They stand here together so that their values can be compared. `widen.spark.engine` and the functions that use them say
 what happens beyond a limit.
@@ -9,14 +9,14 @@ from __future__ import annotations
 # Sources: what this process reads without Spark, and what the driver does without starting a job.
 
 SOURCE_BYTES = 10**9
-"""The size of a source from which Spark is worth its start; about the uncompressed size if it is compressed.
+"""From this size of a source, Spark is worth its start; about the uncompressed size if it is compressed.
 
 With the kernel a core takes at least 100 MB a second, and Spark takes five seconds or more to start, so on two cores
 no cluster is done earlier with less. Without the kernel this process takes longer; see `widen.spark.engine`.
 """
 
 POOL_BYTES = 32 * 2**20
-"""The size of a source from which several processes are worth their start."""
+"""From this size of a source, several processes are worth their start."""
 
 DRIVER_TASK_BYTES = 32 * 2**20
 """The maximum size of a source whose tasks the driver runs itself, with the kernel.
@@ -34,8 +34,8 @@ REMOTE_FILES = 256
 """The maximum number of files in an object store that this process reads: each takes some requests, one by one."""
 
 CSV_SCAN_BYTES = 2**28
-"""The maximum number of bytes in which this process looks for a quote. Without one, no Spark job has to look for fields
-with line breaks."""
+"""The maximum number of bytes that this process searches for a quote. Without a quote, no Spark job has to look for
+fields with line breaks."""
 
 CSV_PROOF_BYTES = 2**30
 """The maximum size of a file that one task of the proof reads: a core reads about 100 MB a second."""
@@ -46,7 +46,7 @@ QUERY_BYTES = 128 * 2**20
 """The maximum size of the files that a query without Spark reads."""
 
 EQUALITY_BYTES = 256 * 2**20
-"""The maximum size of the files in which this process finds the rows that equality deletes remove."""
+"""The maximum size of the files that this process searches for rows that equality deletes remove."""
 
 DRIVER_FOOTERS = 64
 """The maximum number of footers that the driver reads to learn types and bounds; the executors read more."""
@@ -63,7 +63,7 @@ READ_TASK_BYTES = 128 * 2**20
 # Changes of rows.
 
 CHANGED_BYTES = 256 * 2**20
-"""The maximum size of the files in which this process looks for rows to change."""
+"""The maximum size of the files that this process searches for rows to change."""
 
 COPIED_BYTES = 256 * 2**20
 """The maximum size of the files that this process copies without some of their rows."""
@@ -72,7 +72,7 @@ HELD_BYTES = 64 * 2**20
 """The maximum size of the new values of a change that this process holds."""
 
 MATCHED_ROWS = 64 * BROADCAST_ROWS
-"""The maximum number of rows of the files from which Spark returns the positions of matching rows to this process."""
+"""The maximum number of rows of files whose matching positions Spark returns to this process."""
 
 CHANGE_TASK_BYTES = 32 * 2**20
 """The average size of the files that a task, or a thread of this process, changes; it takes whole files."""

@@ -1,4 +1,4 @@
-"""The types, operations and events that plans and tables are made of; none of them needs Spark."""
+"""The types, operations and events that plans and tables are made of. They need no Spark."""
 
 from __future__ import annotations
 

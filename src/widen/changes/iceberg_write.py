@@ -435,7 +435,7 @@ def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMa
     """
     found = deleted_positions(source, scan) if scan.deletes else {}
     if found is None:
-        raise NotLocal("values say which of its rows are deleted, or these are many")
+        raise NotLocal("the table has equality deletes, or too many deleted rows")
     return found
 
 

@@ -88,7 +88,7 @@ def ensure_one_change(changes: Mapping[str, Any], *, rename: bool, add: bool, dr
     """Check that the options ask for exactly one kind of change.
 
     Raises:
-        typer.BadParameter: they ask for none, or for several.
+        typer.BadParameter: they ask for nothing, or for several things.
     """
     if not (changes or rename or drop or add):
         raise typer.BadParameter("No change given. Use e.g. --type, --comment, --after, --rename or --drop.")

@@ -116,7 +116,7 @@ _KEEP_LINES = "\b\n"
 
 
 def examples_text(command: str) -> str | None:
-    """Return the examples of a command for the end of its help; None if it has none."""
+    """Return the examples of a command for the end of its help; None without examples."""
     lines = EXAMPLES.get(command)
     return None if lines is None else _KEEP_LINES + "\n".join(("Examples:", *(f"  {line}" for line in lines)))
 
@@ -130,8 +130,8 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
     """Return a command for Delta tables with the option ``--catalog``, which then calls a function for Iceberg tables.
 
     Args:
-        iceberg: Has the parameters ``table`` and ``catalog``, those of the options that Iceberg tables have too, and
-            with annotations those of the options that only Iceberg tables have.
+        iceberg: Has the parameters ``table`` and ``catalog``, the parameters of options that Iceberg tables have as
+            well, and, with annotations, the parameters of options that only Iceberg tables have.
     """
     before = inspect.signature(delta, eval_str=True).parameters
     after = inspect.signature(iceberg, eval_str=True).parameters

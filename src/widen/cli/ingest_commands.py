@@ -606,8 +606,8 @@ def to_listener(
         tables: The tables that are written, each with its catalog, if any.
 
     Raises:
-        InvalidOption: an option needs a URL and there is none, the URL cannot be used, or a vacuum of a table would
-            delete a file.
+        InvalidOption: an option needs a URL and has no URL, the URL cannot be used, or a vacuum of a table would delete
+            a file.
     """
     given = {"--dead-letter": dead_letter, "--events-required": must_deliver or None}
     is_url = [event.partition("://")[0].lower() in ("http", "https") for event in events or ()]

@@ -267,7 +267,7 @@ def drop_feature(
 
 
 def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -> SparkSession | None:
-    """Return the session for rewriting files; None if there are none, so that Spark is not started.
+    """Return the session for rewriting files; None without files, so that Spark is not started.
 
     Args:
         all_files: Whether all files are rewritten, to end column mapping, instead of those in old types.
@@ -331,7 +331,7 @@ def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: 
     """Print the SQL of a view of a table of either format.
 
     Args:
-        last: The name of the table, from which the view gets its name by default.
+        last: The name of the table; the view gets its name from it by default.
         rows: The table in SQL.
 
     Raises:
@@ -590,7 +590,7 @@ def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
 
 
 def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int, list[str]] | None:
-    """Compare the values that the client reads with those of the table, with every reader of the client.
+    """Compare the values that the client reads with the values of the table, with every reader of the client.
 
     Return the number of rows and the readers, or None if the client is not installed.
 

@@ -209,7 +209,7 @@ class _Console(Console):
 
 
 FIRST_ESTIMATE_SECONDS, FIRST_ESTIMATE_SHARE = 2.0, 0.03
-"""The time and the share of a step before which no rate and no time left are shown: they would jump."""
+"""The minimum time and share of a step before its rate and the time left are shown: earlier they would jump."""
 
 
 @dataclass
@@ -353,7 +353,7 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
     """Return the session for an ingestion, which may need no Spark; see `widen.spark.engine.open_session`.
 
     Args:
-        update: Shows the progress of the jobs of Spark.
+        update: Shows the progress of Spark jobs.
     """
     from widen.spark.engine import is_local, open_session
     from widen.spark.session import find_active, start_spark

@@ -101,7 +101,7 @@ OnlyNew: TypeAlias = Annotated[
 
 
 class NewBy(str, Enum):
-    """What tells files apart: the values of `widen.ingestion.new_files.PATH` and `CONTENT`."""
+    """What identifies a file: the values of `widen.ingestion.new_files.PATH` and `CONTENT`."""
 
     PATH = "path"
     CONTENT = "content"
@@ -163,7 +163,7 @@ Events: TypeAlias = Annotated[
 
 
 class EventGrade(str, Enum):
-    """From which grade on changes are sent to a URL: keys of `widen.ingestion.event_sinks.GRADES`."""
+    """The minimum grade of changes that are sent to a URL: keys of `widen.ingestion.event_sinks.GRADES`."""
 
     ALL = "all"
     ADDITIVE = "additive"

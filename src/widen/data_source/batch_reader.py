@@ -162,10 +162,9 @@ _FILTERS: Mapping[str, Callable[[Path, DataType, Any], Predicate]] = {
 """The filters that are known, by the names of their classes."""
 
 
-# Tasks of the data source: which rows of which files each one reads, and how it reads them, with Arrow.
+# Tasks of the data source: the rows of the files that each task reads, and how it reads them, with Arrow.
 #
-# Only what Arrow reads exactly is read here: the current types are those of the table, and deleted rows are left
-# out.
+# Read only what Arrow reads exactly: the current types must be the table's types, and deleted rows are left out.
 #
 # Source: PROTOCOL.md#reader-requirements-for-type-widening, #deletion-vectors, #change-data-files
 
@@ -255,7 +254,7 @@ def plan_tasks(slices: Iterable[ChangeSlice], *, is_local: bool) -> list[InputPa
 
 
 def _split(each: ChangeSlice) -> Iterator[tuple[RowSlice, ChangeSlice]]:
-    """Yield the parts of a file, by the bytes at which row groups begin."""
+    """Yield the parts of a file, cut where row groups begin."""
     size = each.file.size
     for first in range(0, max(size, 1), READ_TASK_BYTES):
         end = None if first + READ_TASK_BYTES >= size else first + READ_TASK_BYTES

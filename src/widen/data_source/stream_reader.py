@@ -176,7 +176,7 @@ class StreamLimits:
 
     Args:
         files: The most files; None for no limit.
-        size_bytes: The size from which on a batch is full; None for no limit.
+        size_bytes: A batch is full at this size; None for no limit.
     """
 
     files: int | None = None

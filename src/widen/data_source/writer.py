@@ -114,7 +114,7 @@ def _written_files(messages: Sequence[WriterCommitMessage | None]) -> list[Writt
 
 
 def _find_plan(written: Sequence[WrittenFiles]) -> WritePlan | None:
-    """Return the plan by which the tasks have written; None if there was no task."""
+    """Return the plan that the tasks have used to write; None without tasks."""
     if len({message.plan.layout.sink.job for message in written}) > 1:
         raise InternalError(reason="the tasks of one write had different plans")
     return written[0].plan if written else None
@@ -348,7 +348,7 @@ def _differently_spelled(given: DataType, table: DataType) -> str | None:
 
 
 _QUERY_ID = "sql.streaming.queryId"
-"""The property of a task in which Spark passes the id of the streaming query."""
+"""The property of a task that Spark uses to pass the id of the streaming query."""
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class WidenError(Exception):
         return printable_lines(f"{text} {self.advice}" if self.hint else text)
 
 
-# An exception with keyword-only fields cannot be pickled by default, and Spark pickles errors of Python workers.
+# An exception with keyword-only fields cannot be pickled by default, but Spark pickles errors in Python workers.
 def _rebuild(kind: type[WidenError], fields: dict[str, object]) -> WidenError:
     return kind(**fields)
 

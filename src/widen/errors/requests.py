@@ -352,7 +352,7 @@ class SourceHistoryLost(TableError):
 
 
 class SourceRowsRemoved(RequestError):
-    """A flow without keys reads a source in which rows were updated or removed."""
+    """A flow without keys reads a source with updated or removed rows."""
 
     code = "WIDEN_SOURCE_ROWS_REMOVED"
     template = "The flow into {into} only appends rows, but rows of {location} were updated or removed in {versions}."

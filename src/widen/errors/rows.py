@@ -17,7 +17,7 @@ class SchemaMismatch(RequestError):
 
 
 class IncompatibleTypes(SchemaMismatch):
-    """The type of a column in the data can neither be widened nor cast to that of the table."""
+    """The type of a column in the data can neither be widened nor cast to the table's type."""
 
     code = "DELTA_MERGE_INCOMPATIBLE_DATATYPE"
 

@@ -202,7 +202,7 @@ class ConcurrentDelete(ContentionError):
 
 
 class ConcurrentDeleteDelete(ConcurrentDelete):
-    """Another writer removed a file that this change removes too."""
+    """Another writer removed a file that this change also removes."""
 
     code = "DELTA_CONCURRENT_DELETE_DELETE"
 

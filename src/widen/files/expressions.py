@@ -234,7 +234,7 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     scope, empty = _table_scope(schema), _no_rows(schema)
     found = _evaluate_assigned(scope, nodes, empty)
     if any(str(each.type) != str(kind) for each, (_, kind) in zip(found, expressions.values(), strict=True)):
-        raise NotLocal("Spark gives an expression another type")
+        raise NotLocal("Spark gives an expression a different type")
     values = partial(_assign_values, scope, nodes, types)
     values(empty)
     return values

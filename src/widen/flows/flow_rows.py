@@ -66,7 +66,7 @@ class FlowKeys:
         """Return the rows of the source with some keys.
 
         Args:
-            keys: As `find_changed` returns them.
+            keys: The result of `find_changed`.
         """
         return semi_join_keys(rows, list(self.expressions.values()), keys)
 
@@ -114,7 +114,7 @@ _REBUILD = "Cast the key in the query and in keys, and use rebuild=True (--rebui
 
 
 Transform: TypeAlias = Callable[[DataFrame], DataFrame]
-"""Computes the rows of the target from those of the source."""
+"""Computes the rows of the target from the rows of the source."""
 
 
 def type_features(rows: DataFrame) -> frozenset[str]:

@@ -66,8 +66,8 @@ class FlowSettings:
     """What a flow reads, computes and writes.
 
     Args:
-        keys: The keys by which it replaces rows; None to append rows.
-        max_bytes: The size of the added files from which on a batch is full.
+        keys: The keys of the rows that it replaces; None to append rows.
+        max_bytes: A batch is full once the added files have this size.
         skips_removed: Whether a flow without keys leaves out versions that update or remove rows.
     """
 
@@ -90,7 +90,7 @@ class FlowSettings:
     def keeps_layout(self) -> bool:
         """Whether a new target gets the columns of the query, in their order and with their types.
 
-        The planner would order them by name and choose types that Iceberg has, too.
+        The planner would sort them by name and would also choose types that Iceberg has.
         """
         return self.request.table.keeps_types and self.request.policy.mode is not Mode.FAIL
 
@@ -179,7 +179,7 @@ class FlowStep:
         return any(target.last_interval(name) for name in (progress.flow_id, _parts_id(progress)))
 
     def _ensure_quarantine_empty(self) -> None:
-        """Check that a rebuild does not compute records again that a replay would add, too."""
+        """Check that a rebuild does not compute records again that a replay would also add."""
         request = self._settings.request
         try:
             quarantine = request.table.quarantine(request.quarantine)
@@ -270,7 +270,7 @@ class FlowStep:
     def _forget_version(self) -> None:
         """Let the next run begin with a later version, which the query may fit, unless this one has been begun.
 
-        Only the checkpoint records which version, and in parts of which size, the target may have in part.
+        Only the checkpoint records the version that the target may have in part, and the size of the parts.
         """
         checkpoint = self._settings.checkpoint
         if checkpoint.read() == self._progress and not self._has_begun(self._progress):
@@ -313,7 +313,7 @@ class FlowStep:
         *,
         replaces_all: bool = False,
     ) -> IngestResult | None:
-        """Compute the rows of all changed keys again, and replace those of the target.
+        """Compute the rows of all changed keys again, and replace these rows in the target.
 
         Args:
             committed: The last batch that the target has.
@@ -411,7 +411,7 @@ class FlowGuard(CommitGuard):
         """Return whether the target has the batch already.
 
         Raises:
-            FlowTaken: it has another batch of the flow, of which this one does not know.
+            FlowTaken: it has another batch of the flow, which this run does not know.
         """
         assert self.interval is not None
         if self.replaced is not None and self.replaced.keys is None:

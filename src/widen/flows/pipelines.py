@@ -65,7 +65,7 @@ class PipelineStep:
 
     Args:
         arguments: The arguments of `widen.ingest` or `widen.flow`, apart from ``source`` and ``into``.
-        feeders: The names of the steps before it without which it cannot run.
+        feeders: The names of earlier steps that it cannot run without.
         earlier: The names of all steps that must have ended first: the feeders, and those that write the same table.
     """
 
@@ -449,7 +449,7 @@ class _FileReader:
 
 
 def _table_key(place: str, catalog: object) -> str:
-    """Return what tells tables apart: the catalog and the name, or the place without regard to how it is written."""
+    """Return the identity of a table: the catalog and the name, or the location in one spelling."""
     return f"{catalog} {place}" if catalog else to_place(place)
 
 

@@ -78,7 +78,7 @@ def flow(
     from the types that the rows have now, and is one commit. Each version is committed exactly once, also if the
     process is killed and started again with the same checkpoint.
 
-    The arguments that are not listed are those of `ingest`, for the target.
+    The arguments that are not listed are documented in `ingest`; they apply to the target.
 
     Args:
         source: The table to read: a Delta table, or with ``source_catalog`` an Iceberg table.
@@ -86,15 +86,15 @@ def flow(
         checkpoint: The directory for the progress of the flow; use a separate one for each flow.
         transform: Computes the rows of the target from rows of the source.
         sql: The same as a query over the table ``source``. With neither of them, the rows are copied unchanged.
-        keys: The columns by which rows are replaced, or expressions over the source by the names of the columns, e.g.
+        keys: The columns that identify rows to replace, or expressions over the source by the column names, e.g.
             ``{"day": "to_date(placed_at)"}``. The query then sees all rows of the source whose keys occur in a row that
             was added, updated or removed, and its result replaces the rows of the target with these keys. Without keys
             the query sees the added rows, and its result is appended.
         once: Whether to return when the target has what the source has now; otherwise the flow runs in its own
             thread until it is stopped.
         every_seconds: The time to wait before the source is looked at again.
-        max_bytes: The size of the added files from which on a batch is full; it has at least one version, or for the
-            first version of a flow without keys, at least one file.
+        max_bytes: A batch is full once the added files have this size; it has at least one version, or for the first
+            version of a flow without keys, at least one file.
         removed: What a flow without keys does with a version that updates or removes rows: ``fail``, or ``skip`` to
             leave out the whole version.
         rebuild: Whether to begin with a batch that replaces all rows of the target, computed from the newest version of
@@ -256,7 +256,7 @@ def _parse_keys(keys: Sequence[str] | Mapping[str, str] | None) -> dict[str, str
 
 
 def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
-    """Check that the policy does not change the values of keys, by which their rows are found again."""
+    """Check that the policy does not change the values of keys, because their rows are found again by them."""
     for name in keys:
         for option, paths in {"pins": policy.pins, "exclude": policy.excluded, "mask": policy.masked}.items():
             if any(len(path) == 1 and similarity_key(path[0]) == similarity_key(name) for path in paths):

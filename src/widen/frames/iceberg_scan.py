@@ -175,7 +175,7 @@ def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) 
         if columns is None:
             raise NotLocal("rows have values that are not in its files")
         if marked is None:
-            raise NotLocal("values say which of its rows are deleted, or these are many")
+            raise NotLocal("the table has equality deletes, or too many deleted rows")
         for path, stored in columns.items():
             try:
                 yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))

@@ -101,7 +101,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _is_pattern(text: str) -> bool:
-    """Return whether Python has a pattern: JSON Schema means those of ECMAScript, which are not quite the same."""
+    """Return whether Python supports a pattern: JSON Schema uses ECMAScript patterns, which are not quite the same."""
     try:
         re.compile(text)
     except (re.error, RecursionError):
@@ -222,7 +222,7 @@ SUFFIXES = (".odcs.yaml", ".odcs.yml")
 
 API_VERSION = "v3.1.0"
 EXACT = "widen.jsonSchema"
-"""The custom property that holds the exact JSON Schema of a field, or what that of the whole record adds."""
+"""The custom property with the exact JSON Schema of a field, or with the additions of the whole record's schema."""
 
 _TYPES: Mapping[str, Mapping[str, str]] = {
     "string": {"type": "string"},
@@ -258,7 +258,7 @@ class OdcsContract:
 
 
 def is_odcs(file: str) -> bool:
-    """Return whether a file name is that of an ODCS document; a name of one of its tables may follow after ``#``."""
+    """Return whether a file name belongs to an ODCS document; a name of one of its tables may follow after ``#``."""
     return file.partition("#")[0].lower().endswith(SUFFIXES)
 
 

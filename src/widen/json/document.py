@@ -96,7 +96,7 @@ def corrupt_words(count: int, *reasons: str) -> tuple[str, str]:
 _OF_LINES = (not_a_record("JSON", ""), not_a_record("CSV", ""))
 
 JsonDocument: TypeAlias = Any
-"""A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are documents too.
+"""A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are also documents.
 
 After `widen.json.field_rules.FieldRules` are applied, a str may be a DateText, a TimestampText or a
 LocalTimeText, and a dict may be MapEntries.
@@ -417,7 +417,7 @@ def _elements_on_lines(content: bytes) -> list[bytes] | None:
     objects = [line.removesuffix(b",").rstrip(_JSON_SPACE) for line in lines]
     if not all(map(_has_outer_braces, objects if is_closed else objects[:-1])):
         return None
-    # A line may have several elements, too.
+    # A line may also have several elements.
     return [element for line in objects for element in (_scan_array(b"[" + line) or ([line], False))[0]]
 
 
@@ -427,7 +427,7 @@ def _without_blank(texts: list[bytes]) -> list[bytes]:
 
 
 def _split_documents(data: bytes) -> list[bytes]:
-    """Return the texts of a file that is not one JSON value; nothing if none of them is a record."""
+    """Return the texts of a file that is not one JSON value; nothing if no text is a record."""
     lines = [line for line in data.splitlines() if line.strip()]
     if all(map(_has_outer_braces, lines)) and not _ADJACENT_RECORDS.search(data):
         return lines if any(map(_is_record, lines)) else []

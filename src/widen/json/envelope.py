@@ -1,4 +1,4 @@
-"""Envelopes: documents about the change of a row, such as those of Debezium, as the record of that row.
+"""Envelopes: documents about the change of a row, e.g. from Debezium, as the record of that row.
 
 The record has the fields of the row, and after them the other fields of the envelope, each with an underscore before
 its name: `_op`, `_ts_ms`, `_source`. The row before the change is left out, except of a deletion, which has no other.
@@ -36,7 +36,7 @@ UNCHANGED = "_unchanged"
 were."""
 
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium sends in the place of such a value, unless its connector is given another placeholder."""
+"""Debezium sends this instead of such a value, unless its connector is given another placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class PositionFields:
     """The fields of `source` that order the changes of a database.
 
     Args:
-        parts: For each part of a position, the fields that may have it: the first one that is a whole number, or the
-            only one. ``sequence[0]`` is the first item of the JSON array in ``sequence``.
+        parts: The fields that may have each part of a position: the first one that is a whole number, or the only one.
+            ``sequence[0]`` is the first item of the JSON array in ``sequence``.
         of_snapshot: How many of the parts a row of a snapshot has. A transaction that began before a snapshot may end
             after it, so a snapshot is ordered by commits where the log is.
     """
@@ -76,7 +76,7 @@ Source: docs/guide/keys.md#positions
 """
 
 OTHER_POSITION = PositionFields(_TIMES, 1)
-"""Those of other connectors."""
+"""The position fields of other connectors."""
 
 SORTED_TEXTS = frozenset({"commit_lsn", "change_lsn", "lcr_position", "rs_id"})
 """The fields whose texts, hexadecimal digits of one length, sort as they are."""
@@ -93,7 +93,7 @@ class Envelope:
     """Where a document has what.
 
     Args:
-        name: As the caller has it.
+        name: The name as the caller wrote it.
         payload: The path to the envelope; a document that has nothing there is the envelope itself.
         before: The field with the row before the change.
         after: That with the row after it.
@@ -263,8 +263,8 @@ def _decode(text: bytes | msgspec.Raw, *, allows_nan: bool = True) -> dict[str, 
     """Return the fields of an object.
 
     Args:
-        allows_nan: Whether they may have NaN, which the fast decoder does not know; a part of a text that was decoded
-            may have whatever the text may.
+        allows_nan: Whether they may have NaN, which the fast decoder does not know; a part of a decoded text may have
+            anything that the text may have.
 
     Raises:
         msgspec.DecodeError: the text is not an object.
@@ -298,7 +298,7 @@ class _NotAnEnvelopeError(Exception):
 
 
 def _find_fault(text: bytes, *, allows_nan: bool) -> str:
-    """Return why a document is invalid, e.g. if an object in it has a key twice, of which the decoder keeps one."""
+    """Return why a document is invalid, e.g. if an object has a key twice; the decoder keeps one of them."""
     try:
         encoded = msgspec.json.encode(msgspec.json.decode(text))
     except msgspec.DecodeError:  # it may have NaN
@@ -319,7 +319,7 @@ def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
 
 
 def _compact(raw: msgspec.Raw) -> bytes:
-    """Return a value of JSON without spaces, in the spelling of `unavailable_values`; other values may be cut."""
+    """Return a JSON value without spaces, spelled as in `unavailable_values`; other values may be cut."""
     text = bytes(raw)
     try:
         return text if len(text) > _MAX_UNAVAILABLE else msgspec.json.encode(msgspec.json.decode(text))
@@ -354,7 +354,7 @@ def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
 
 
 def read_position(fields: Mapping[str, msgspec.Raw], op: Operation) -> str | None:
-    """Return the position of a change in the log of its database, as a text; None if the envelope has none.
+    """Return the position of a change in the log of its database, as a text; None if the envelope has no position.
 
     A row of a snapshot without a position gets one that is before all changes.
     """
@@ -402,7 +402,7 @@ class _Scalars:
         return match[1] if match else ""
 
     def nanoseconds(self) -> str:
-        """Return the time of the event since 1970, with as many digits as any; empty if it has none."""
+        """Return the time of the event since 1970, with as many digits as any; empty if it has no time."""
         for name, zeros in (("ts_ns", ""), ("ts_us", "000"), ("ts_ms", "000000")):
             if _TIME(text := self[name]) and text.strip("0"):
                 return (text + zeros).zfill(20)

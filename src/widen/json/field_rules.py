@@ -47,7 +47,7 @@ class FieldRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The rules for a field and its nested fields. The rules for a record are those of its root.
+    """The rules for a field and its nested fields. The rules for a record are the rules of its root.
 
     Args:
         maps: How many nested levels of objects are read as maps; arrays between them do not count as levels.
@@ -198,7 +198,7 @@ SOURCE_FILE, LOADED_AT = "_source_file", "_loaded_at"
 """The names of the fields with the URI of the file and the time of the load."""
 
 VALID_FROM, VALID_TO, IS_CURRENT = VERSION_FIELDS = ("_valid_from", "_valid_to", "_is_current")
-"""The names of the fields with the time in which a version of a row is valid, of a table with history."""
+"""The names of the fields that say when a version of a row is valid, for a table with history."""
 
 _PART = re.compile(r" from byte \d+$")
 

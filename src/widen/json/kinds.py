@@ -41,7 +41,7 @@ KIND_WORDS = (
     *(DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD, MAP_WORD),
     *(NTZ_WORD, BINARY_WORD),
 )
-"""The words of kinds. Only typed sources have values of the last two. A column may also be an ``int``, but a value is
+"""The names of kinds. Only typed sources have values of the last two. A column may also be an ``int``, but a value is
 always a ``long``. The kind ``null`` is only used for a missing value of a required column."""
 
 NUMBER_WORDS = frozenset({LONG_WORD, DOUBLE_WORD, DECIMAL_WORD})

@@ -203,7 +203,8 @@ class Observation(msgspec.Struct, omit_defaults=True):
         quarantined_records: Why records go to the quarantine: their values that do not fit fixed columns.
         excluded_seen: The paths of excluded fields that the source has; the observation does not contain them.
         not_objects: How many of the corrupt texts are JSON, but not an object, such as ``5`` or ``[1]``.
-        unclosed: The position of the first corrupt text that begins a record over several lines; None if there is none.
+        unclosed: The position of the first corrupt text that begins a record over several lines; None without such a
+            text.
         first_corrupt: The position of the first corrupt text.
         corrupt_reason: Which kind of record that is not, and why.
         matched: The paths of names that stand for a field of another name; see `widen.schema.field_names`.
@@ -546,7 +547,7 @@ _BEST_CASE: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TemporalString(AtomicType):
-    """The type of strings some of which are read as dates or timestamps; everything else takes it for a string.
+    """The type of strings that are partly read as dates or timestamps; everything else takes it for a string.
 
     Args:
         has_instants: Whether instants in UTC are read as timestamps.

@@ -190,8 +190,8 @@ def _is_instance(value: object, expected: type) -> bool:
         return isinstance(value, Integral if expected is int else Real) and not isinstance(value, bool)
     if isinstance(value, expected) or getattr(expected, "_is_protocol", False):
         return True
-    # The session of Spark Connect has the name of the classic one, but does not inherit from it.
-    # What has the place of a session where Spark is not needed says so itself.
+    # The Spark Connect session has the name of the classic one, but does not inherit from it. A class that stands in
+    # for a session where Spark is not needed says so itself.
     if getattr(type(value), "STANDS_FOR", None) == expected.__name__:
         return True
     package = expected.__module__.partition(".")[0]

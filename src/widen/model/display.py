@@ -56,7 +56,7 @@ def list_lines(head: str, lines: Iterable[str]) -> str:
 
 
 class Step(str):
-    """The description of a step, e.g. ``writing``, with the size of its work as far as it is known.
+    """The description of a step, e.g. ``writing``, with the size of its work if it is known.
 
     Attributes:
         size_bytes: How many bytes the step reads; 0 if not known.
@@ -96,13 +96,13 @@ def recorded_commits() -> Iterator[list[tuple[str, int]]]:
 
 
 def record_commit(location: str, version: int) -> None:
-    """Tell all open `recorded_commits` of a commit; called as soon as it is known to be visible."""
+    """Notify all open `recorded_commits` of a commit; called as soon as it is known to be visible."""
     for made in _recorders.get():
         made.append((location, version))
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest of the known words, and a space after it; empty if none is near.
+    """Return a question with the nearest of the known words, and a space after it; empty if no word is near.
 
     Example:
         >>> did_you_mean("evolv", ["evolve", "mask"])

@@ -132,9 +132,9 @@ TYPE_CHANGES = "delta.typeChanges"
 START, STEP = "delta.identity.start", "delta.identity.step"
 HIGH_WATER_MARK, ALLOWS_EXPLICIT = "delta.identity.highWaterMark", "delta.identity.allowExplicitInsert"
 COLLATIONS = "__COLLATIONS"
-"""The key under which Spark stores the collations of texts in a column."""
+"""The key that Spark uses to store the collations of texts in a column."""
 FIELD_ID = "parquet.field.id"
-"""The metadata key from which Spark takes the field id that it writes into Parquet."""
+"""The metadata key with the field id that Spark writes into Parquet."""
 SOURCE = "widen.source"
 """Metadata key: the path of the source field from the root, as a list of keys without array steps."""
 ALIASES = "widen.aliases"
@@ -273,7 +273,7 @@ def parse_type(text: str, *, allow_limits: bool = False) -> DataType:
     """Return the parsed type.
 
     Args:
-        text: A type of Spark SQL or of the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
+        text: A type in Spark SQL or in the schema JSON, in any case, e.g. ``bigint``, ``long``, ``decimal(6, 2)``,
             ``array<struct<a: int not null, b: string comment 'x'>>``.
         allow_limits: Whether the text may have ``char(n)`` and ``varchar(n)``. The types of a schema
             do not include them, see `widen.protocol.column_metadata`.

@@ -1,6 +1,7 @@
 """The types and fields of a schema, as immutable values.
 
-Atomic types have the names of Delta's schema JSON (``long``); the property ``sql`` has those of Spark SQL (``bigint``).
+Atomic types have the names of Delta's schema JSON (``long``); the property ``sql`` has their names in Spark SQL
+(``bigint``).
 
 Source: PROTOCOL.md#schema-serialization-format
 """
@@ -40,7 +41,7 @@ class AtomicType:
 
 @dataclass(frozen=True, slots=True)
 class DecimalType:
-    """A decimal number with ``precision`` digits, of which ``scale`` are after the decimal point."""
+    """A decimal number with ``precision`` digits, including ``scale`` digits after the decimal point."""
 
     precision: int
     scale: int
@@ -245,7 +246,7 @@ def is_same_name(name: str, other: str) -> bool:
 
 
 def find_name(names: Iterable[str], name: str) -> str | None:
-    """Return the one of some names that is the same column, as `StructType.find` does; None if there is none."""
+    """Return the name among some names that is the same column, as `StructType.find` does; None without a match."""
     found = StructType(tuple(Field(each, VOID) for each in names)).find(name)
     return None if found is None else found.name
 

@@ -101,7 +101,7 @@ def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
 def without_mapping(metadata: Metadata) -> Metadata:
     """Return the metadata of a table whose files have the logical names of its columns, without column mapping.
 
-    Source: Delta Spark, which removes the properties, too, when the mode is set to none
+    Source: Delta Spark, which also removes the properties when the mode is set to none
     """
 
     def plain(_: Path, field: Field) -> Field:
@@ -231,7 +231,7 @@ CHANGE_FOLDER = "_change_data"
 """The folder of these files in a table."""
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-"""The columns of the change data feed beside those of the table; only the first one is stored in files."""
+"""The columns of the change data feed beside the table's columns; only the first one is stored in files."""
 
 
 def with_change_type(schema: StructType) -> StructType:

@@ -1,9 +1,9 @@
 """Comparisons of a column with a constant, bound to the column: the constant becomes a value of the column's type.
 
-Column and constant meet in the type in which Spark compares them: an integer beside 5.5 as a decimal, a bigint beside
+Column and constant are compared in the type that Spark uses: an integer beside 5.5 as a decimal, a bigint beside
 a double as a double. Here the constant moves instead of the column: ``qty < 5.5`` is ``qty <= 5``, ``qty = 5.5`` is
 false unless ``qty`` is null, and ``n = 9007199254740992D`` is the range of bigints that Spark rounds to that double.
-Whoever evaluates a bound comparison, on rows or on statistics, converts nothing.
+Code that evaluates a bound comparison, on rows or on statistics, converts nothing.
 
 What depends on the session, such as ANSI mode or the time zone, is an `UnknownPredicate`, and Spark evaluates it.
 
@@ -64,7 +64,7 @@ def bind_comparison(path: Path, data_type: DataType, operator: str, value: Const
 
 
 def bind_list(path: Path, data_type: DataType, values: Sequence[Constant]) -> Predicate:
-    """Return whether a column is one of some constants, all of which Spark compares in one type: the widest of them.
+    """Return whether a column is one of some constants; Spark compares all of them in their widest type.
 
     Args:
         values: At least one constant.
@@ -188,7 +188,7 @@ def _around_double(value: float, unit: int, lowest: int, highest: int) -> tuple[
 
 
 def _search(low: int, high: int, is_reached: Callable[[int], bool]) -> int:
-    """Return the first number from which on a test holds, or one more than the last number."""
+    """Return the first number that passes a test, or one more than the last number."""
     end = high + 1
     while low < end:
         middle = (low + end) // 2

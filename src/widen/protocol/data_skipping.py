@@ -42,7 +42,7 @@ class FileSelection:
 
     @cached_property
     def char_lengths(self) -> Mapping[Path, int]:
-        """The lengths to which texts of char(n) columns are padded, by path."""
+        """The lengths that texts of char(n) columns are padded to, by path."""
         return char_lengths(self.schema)
 
     @property
@@ -206,7 +206,7 @@ class ConstantUnlessNull:
     """A comparison that has the same result for all values of a column; for null it is null.
 
     Args:
-        result: The result; None if it is null for values, too.
+        result: The result; None if it is null for values as well.
     """
 
     path: Path

@@ -31,7 +31,7 @@ HIDDEN_FIELDS, NO_STATS = "widen.hiddenFields", "widen.noStats"
 """Table properties: the fields that loads have masked or excluded, and further fields without statistics, each as paths
 of source fields with commas between them. Iceberg tables have the same properties."""
 MAX_TEXT = 32
-"""The number of characters to which string bounds are truncated."""
+"""The maximum number of characters of string bounds; longer ones are truncated."""
 
 TICK = timedelta(milliseconds=1)
 """By how much an upper bound of a timestamp is moved: it is truncated to milliseconds."""
@@ -383,7 +383,7 @@ def _put(target: dict[str, Any], path: Path, value: Any) -> None:
 
 
 def _to_bound(value: Any, *, up: bool) -> Any:
-    """Return a bound in the form of the log, or None if it has none; a truncated upper string is rounded up."""
+    """Return a bound in the form of the log, or None if it has no such form; a truncated upper string is rounded up."""
     match value:
         case bool() | bytes() | None:
             return None
@@ -401,7 +401,7 @@ def _to_bound(value: Any, *, up: bool) -> Any:
 def _to_float_bound(value: float, *, up: bool) -> float | None:
     if math.isnan(value) or math.isinf(value):
         return None
-    # Some readers tell the zeros apart; these bounds include both.
+    # Some readers distinguish the zeros; these bounds include both.
     return (0.0 if up else -0.0) if value == 0 else value
 
 

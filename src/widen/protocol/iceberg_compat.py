@@ -59,7 +59,7 @@ def enabled_compat(properties: Mapping[str, str]) -> IcebergCompat | None:
 def stores_partition_columns(table: TableConfiguration) -> bool:
     """Return whether new files of a table also contain its partition columns, after the others.
 
-    Readers take the values of the log, whatever the files contain. Without the property there is no requirement: Delta
+    Readers take the values of the log, regardless of the files. Without the property there is no requirement: Delta
     Spark stores them then, we do not.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1;
@@ -70,7 +70,7 @@ def stores_partition_columns(table: TableConfiguration) -> bool:
 
 
 def type_change_compat(table: TableConfiguration) -> IcebergCompat | None:
-    """Return the compatibility that limits type changes to those of Iceberg, or None.
+    """Return the compatibility that limits type changes to Iceberg's, or None.
 
     The strictest of three conditions applies: the protocol checks whether the feature is supported, Delta Spark whether
     it is enabled and, for automatic changes, whether UniForm is on.

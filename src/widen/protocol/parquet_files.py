@@ -195,7 +195,7 @@ _VERSION, _LEGACY = "org.apache.spark.version", "org.apache.spark.legacyDateTime
 _LEGACY_INT96 = "org.apache.spark.legacyINT96"
 
 PROLEPTIC: Mapping[str, str] = {_VERSION: "4.0.0"}
-"""Footer entries that make Spark read the calendar of Parquet, whatever the settings of the session."""
+"""Footer entries that make Spark read Parquet's calendar, regardless of the settings of the session."""
 
 _FIRST_PROLEPTIC = b"3.0.0"
 """The first version of Spark that writes the calendar of Parquet. Versions are compared as strings, as Spark does."""
@@ -227,7 +227,7 @@ def is_legacy_int96(metadata: Mapping[bytes, bytes] | None) -> bool:
 
 
 def is_ambiguous(value: Any) -> bool:
-    """Return whether a bound from a file in the hybrid calendar may be another date or timestamp in that of Parquet.
+    """Return whether a bound from a file in the hybrid calendar may be another date or timestamp in Parquet's calendar.
 
     Args:
         value: The bound as pyarrow returns it.

@@ -56,7 +56,7 @@ def parse_partition_value(text: str | None, data_type: DataType) -> Scalar | Unk
 
     Returns:
         The value, None for null, or `UNKNOWN`. Text in a form that no writer of the type produces is unknown, even if
-        Spark could parse it. A timestamp without a zone is unknown, because its zone was that of the writer.
+        Spark could parse it. A timestamp without a zone is unknown, because it used the zone of the writer.
 
     Source: PROTOCOL.md#partition-value-serialization
 
@@ -232,10 +232,9 @@ def has_no_partition(text: str | None) -> bool:
 
 
 def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Mapping[str, str]:
-    """Return the conditions in SQL under which partitions hold texts, by partition column.
+    """Return SQL conditions that allow partitions to hold texts, by partition column.
 
-    The log and the names of directories have no text for the empty string other than that of null, and names have no
-    NUL.
+    The log and the names of directories have the same text for the empty string and for null, and names have no NUL.
 
     Args:
         schema: The columns of the table, in logical names.

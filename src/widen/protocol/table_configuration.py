@@ -101,7 +101,7 @@ def tracking_columns(configuration: TableConfiguration, location: str) -> Tracki
 
 
 def protected_before(configuration: TableConfiguration) -> int:
-    """Return the version before which checkpoints are protected; 0 without checkpoint protection.
+    """Return the version that protects all earlier checkpoints; 0 without checkpoint protection.
 
     Older versions may still use a feature that was dropped. They must be cleaned up all at once or not at all: because
     the checkpoints after them are kept, clients that do not support the feature never need to read those versions.

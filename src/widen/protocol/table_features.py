@@ -45,7 +45,7 @@ class Feature:
     """One table feature.
 
     Args:
-        is_reader: Whether readers must support it too.
+        is_reader: Whether readers must also support it.
         reader_version: The old reader version that implies it; 0 without one.
         writer_version: The old writer version that implies it; 0 without one.
         switch: The property that enables it, and the values that do. A key that ends in a dot is a prefix: every
@@ -247,7 +247,7 @@ def missing_type_features(protocol: Protocol, schema: StructType, *, joining: bo
 def stored_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties without those that only change the protocol, which tables do not store.
 
-    Source: Delta Spark, which does not store them either.
+    Source: Delta Spark, which also does not store them.
     """
     return {
         key: value

@@ -40,7 +40,7 @@ class TypeChange:
 
 
 def type_changes(field: Field) -> tuple[TypeChange, ...]:
-    """Return the recorded changes of one field, oldest first, without those of nested fields."""
+    """Return the recorded changes of one field, oldest first, without changes of nested fields."""
     return tuple(_from_value(field, entry) for entry in _entries(field))
 
 
@@ -76,7 +76,7 @@ def record_type_changes(old: StructType, new: StructType, table_version: int | N
 def renumber_type_changes(schema: StructType, old_version: int, new_version: int) -> StructType:
     """Return the schema with the entries of one version changed to another, for a commit that is retried.
 
-    Entries without a version, and those of other versions, stay as they are.
+    Entries without a version, and entries of other versions, stay as they are.
 
     Source: Delta Spark, for tables with the preview feature.
     """
@@ -181,7 +181,7 @@ def _to_value(change: TypeChange) -> dict[str, Any]:
     return value
 
 
-# The type widening matrix: which atomic types can be widened to which others.
+# The type widening matrix: which atomic types can be widened to other types.
 #
 # `WIDENINGS` is the complete rule; docs/type-widening.md shows it. It applies to leaves: columns, struct fields,
 # array elements, map keys and map values. The caller walks nested types.
@@ -201,8 +201,8 @@ class Widening:
         old: The names of the old types in the schema JSON.
         new: The names of the new types in the schema JSON.
         same_family: Whether automatic widening that is limited to one family of types applies it.
-        integer_digits: For integer to decimal: the minimum number of digits before the decimal point.
-        keeps_scale: For decimal to decimal: whether the scale must stay the same.
+        integer_digits: The minimum number of digits before the decimal point, for integer to decimal.
+        keeps_scale: Whether the scale must stay the same, for decimal to decimal.
     """
 
     old: tuple[str, ...]

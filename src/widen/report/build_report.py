@@ -91,7 +91,7 @@ def with_interval_counts(family: SourceField, counts: Sequence[tuple[VersionTime
 
 
 def stopped_fields(columns: Sequence[ReportColumn], counts: CommitCounts) -> Iterator[StoppedField]:
-    """Yield the fields that had values in each of several loads, and in none of the last ones.
+    """Yield the fields that had values in each of several loads, and no values in the last ones.
 
     A field that only some records have may be missing for a few loads, so it must have been in each load before.
     """
@@ -134,7 +134,7 @@ def _find_successor(source: Path, came: Iterable[Path], leaves_of_field: Mapping
 
 
 def _may_be_same(one: ReportColumn, other: ReportColumn) -> bool:
-    """Return whether the values of two columns lie in ranges that overlap, as far as these are known."""
+    """Return whether the values of two columns lie in ranges that overlap, if the ranges are known."""
     lows: list[Any] = [one.low, other.low]
     highs: list[Any] = [one.high, other.high]
     return None in lows or None in highs or bool(max(lows) <= min(highs))
@@ -165,7 +165,7 @@ def _array_depth(brief: str) -> int:
 
 
 def _largest(by_leaf: Mapping[Path, int], path: Path) -> int:
-    """Return the values of a column; those of a struct are the values of its leaf with the most."""
+    """Return the values of a column; a struct has the values of its leaf with the most."""
     return max((count for leaf, count in by_leaf.items() if leaf[: len(path)] == path), default=0)
 
 
@@ -231,7 +231,7 @@ _COLUMNS = ["path", "stats"]
 
 
 class FooterUse(str, Enum):
-    """Which footers a report reads: those of small tables, of every table, or none."""
+    """Which footers a report reads: the footers of small tables, of every table, or no footers."""
 
     AUTOMATIC = "automatic"
     ALL = "all"
@@ -374,9 +374,9 @@ class _CommitScan:
     """Counts and changes collected from the commits, oldest first.
 
     Args:
-        corrupt: The column for corrupt records; None if the table has none.
+        corrupt: The column for corrupt records; None without such a column.
         partition_keys: The physical names of the partition columns.
-        counts_by_path: The counts of files that are not in the log, by path; those of commits are added.
+        counts_by_path: The counts of files that are not in the log, by path; counts of commits are added.
         missing: The leaves that did not exist yet when a file was written, by file path.
         schema: What the last commit left; None as long as the log has no schema.
     """
@@ -405,7 +405,7 @@ class _CommitScan:
         self.result.intervals.append(self._interval(record, count))
 
     def facts(self, path: str, stats: str | None, partition_values: Mapping[str, str | None]) -> FileFacts:
-        """Return the facts of a file; the statistics of its footer replace those of the log."""
+        """Return the facts of a file; the statistics of its footer replace the log's."""
         counts = self.counts_by_path.get(path, _UNKNOWN_COUNTS)
         return FileFacts(counts.stats or stats, partition_values, self.missing.get(path, frozenset()), counts.values)
 
@@ -490,7 +490,7 @@ def _corrupt_column(schema: StructType) -> Path | None:
 
 
 def _physical(schema: StructType) -> StructType:
-    """Return a schema with its physical names, as far as it has some: its column mapping may be newer than it is."""
+    """Return a schema with the physical names that it has: its column mapping may be newer than it is."""
     return map_fields(schema, lambda _, item: replace(item, name=item.metadata.get(PHYSICAL_NAME, item.name)))
 
 
@@ -537,7 +537,7 @@ class CommitRecord:
 
     @property
     def changed_rows(self) -> dict[str, int]:
-        """How many rows it inserted, updated and deleted, as far as the commit records it; none of them is 0."""
+        """How many rows it inserted, updated and deleted, if the commit records it; zeros are left out."""
         counts = {word: next(filter(None, map(self._metric, names)), 0) for word, names in _ROW_METRICS.items()}
         return {word: count for word, count in counts.items() if count}
 

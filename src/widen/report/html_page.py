@@ -27,7 +27,7 @@ OPEN_CHANGES = 3
 """The number of intervals whose changes are shown without a click."""
 
 MAX_OPEN_COLUMNS = 40
-"""The number of columns from which on records start collapsed."""
+"""With at least this many columns, records start collapsed."""
 
 SHOWN_CARDS, SHOWN_CHANGES = 9, 20
 """The number of decisions, and of intervals with changes, that are shown at first."""
@@ -39,7 +39,7 @@ MAX_GROUP_ROWS = 60
 
 @dataclass(frozen=True, slots=True)
 class ColumnRow:
-    """A row of the table of columns; the text that a search finds and the words of the filters are ready to print."""
+    """A row of the table of columns; its search text and its filter words are ready to print."""
 
     column: ReportColumn
     find: str
@@ -153,7 +153,7 @@ def _row(column: ReportColumn, report: Report, is_later: bool) -> ColumnRow:
 
 
 def _find_change(interval: IntervalRecord) -> str:
-    """Return the text in which a search finds the changes of an interval."""
+    """Return the text that a search uses to find the changes of an interval."""
     names = (f"{change.what} {text_format.path_text(change.column)} {change.grade}" for change in interval.changes)
     return text_format.printable(f"v{interval.moment.version} {interval.operation} {' '.join(names)}".lower())
 
@@ -187,7 +187,7 @@ MAX_BINS = 68
 
 MAX_SHARE_BINS = 48
 MIN_LOST_SHARE = 0.001
-"""The share of corrupt and quarantined records from which on a bar shows them."""
+"""The minimum share of corrupt and quarantined records that is shown as a bar."""
 
 STRIP_WIDTH = 84
 _GAP = 0.16

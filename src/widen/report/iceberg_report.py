@@ -167,7 +167,7 @@ class _LiveFiles:
     def add_live(
         self, entries: Sequence[ManifestEntry], line: Sequence[Snapshot], counts: CommitCounts
     ) -> ColumnCounts:
-        """Return the counts of all files; those of each snapshot are added to the commits."""
+        """Return the counts of all files; the counts of each snapshot are added to the commits."""
         total = ColumnCounts(self._columns)
         by_snapshot: dict[int | None, ColumnCounts] = {}
         for entry in entries:
@@ -195,7 +195,7 @@ class _LiveFiles:
 def _statistics(
     file: DataFile, column: ColumnIds | None, existing: set[int] | None
 ) -> tuple[int | None, ColumnStatistics]:
-    """Return how many values a leaf has in a file, as far as its metrics say, and its bounds."""
+    """Return how many values a leaf has in a file, if its metrics have the number, and its bounds."""
     if column is None:  # an empty struct
         return None, ColumnStatistics()
     number, rows = column.number, file.record_count

@@ -37,7 +37,7 @@ RECENT_LOADS = 7
 """The number of intervals with records that count as recent."""
 
 MAX_CORRUPT_SHARE = 0.01
-"""The share of corrupt records from which on the newest interval needs a decision."""
+"""From this share of corrupt records, the newest interval needs a decision."""
 
 SHOWN_CHANGES = 10
 """The most changes in a summary."""
@@ -315,7 +315,7 @@ def _loads_of(stopped: StoppedField) -> str:
 
 
 def _last_change_ms(report: Report, family: SourceField) -> int:
-    """Return when a column of a field was last added or changed, as far as the history tells; else 0."""
+    """Return when a column of a field was last added or changed, if the history has it; else 0."""
     paths = [column.path for column in family.columns]
     return max(
         (
@@ -387,7 +387,7 @@ def _several_columns_decision(family: SourceField, versions: Sequence[int], tabl
 
 
 def _newest_types(family: SourceField) -> str:
-    """Return the types of the values in the newest interval that has some; an empty string if none is counted."""
+    """Return the types of the values in the newest interval that has some; an empty string without counts."""
     newest = family.history[-1].values if family.history else ()
     return _join_types(column for column, values in zip(family.columns, newest, strict=False) if values)
 
@@ -397,7 +397,7 @@ def _join_types(columns: Iterable[ReportColumn]) -> str:
 
 
 def _pin_for_one_column(types: set[str]) -> str:
-    """Return the pin with which one column takes values of these types.
+    """Return the pin that makes one column take values of these types.
 
     Source: docs/evolution-rules.md#u16
     """

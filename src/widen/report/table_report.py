@@ -47,15 +47,15 @@ class ReportColumn:
     Args:
         type: Its type in Spark SQL.
         evolved_from: The source field, if the column is a sibling of the column with the plain name; else empty.
-        comment: Its comment; empty if it has none.
+        comment: Its comment; empty without one.
         types_before: Its earlier types, oldest first.
         written: How many rows have a value; None if it is not known, as for elements of arrays without a scan.
         nulls: How many rows have a null; None if it is not known.
         low: The smallest value; None if not known. A string may be truncated.
         high: The largest value; None if not known. A string may be truncated.
-        first: The first interval that wrote a value to it; None if there is none or it is not known.
-        last: The last interval that wrote a value to it; None if there is none or it is not known.
-        source: The source field of its values; empty if it has none.
+        first: The first interval that wrote a value to it; None if it does not exist or is not known.
+        last: The last interval that wrote a value to it; None if it does not exist or is not known.
+        source: The source field of its values; empty without one.
         distinct: The approximate number of distinct values; None without a scan.
         origin: The ingestion change that added it; None for a manual change or if the log no longer has it.
         values: How many values it has; each value in an array or a map counts. None if it is not known.
@@ -157,19 +157,19 @@ class SourceField:
 
 
 QUIET_LOADS = 3
-"""The number of loads without a value after which a column is quiet, or a field has stopped arriving."""
+"""After this many loads without a value, a column is quiet, or a field has stopped arriving."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedField:
-    """A field that had values in earlier loads, and has none any more.
+    """A field that had values in earlier loads, and no longer has any.
 
     Args:
         source: The path of the field.
         last: The last load with a value of it.
         loads: How many loads came since.
         successor: The field that came when this one stopped, with the same types and values in the same range: likely
-            its new name. Empty if there is none.
+            its new name. Empty without such a field.
     """
 
     source: Path
@@ -248,12 +248,12 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on which numbers are exact and which are bounds or estimates."""
+        """Notes that say whether numbers are exact, bounds or estimates."""
         return tuple(_notes(self))
 
     @property
     def corrupt(self) -> int:
-        """How many corrupt records its loads wrote, as far as the log records it."""
+        """How many corrupt records its loads wrote, if the log records it."""
         return sum(interval.corrupt or 0 for interval in self.intervals if interval.is_load)
 
     def to_value(self) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class VersionTime:
     time_ms: int
 
     def to_value(self) -> dict[str, Any]:
-        """Return the moment as a JSON object."""
+        """Return the point in time as a JSON object."""
         return {"version": self.version, "time": time_text(self.time_ms)}
 
 
@@ -443,7 +443,7 @@ class FileFacts:
 
     Args:
         missing: The leaves that did not exist yet when it was written.
-        values: How many values each leaf has, by physical path, as far as the commit or the footer says.
+        values: How many values each leaf has, by physical path, if the commit or the footer has the number.
     """
 
     stats: str | None

@@ -70,7 +70,7 @@ MAX_LISTED = 40
 """The maximum number of items of a list in a plan."""
 NULL_TEXT = "·"
 SHORTEST_TYPE = 28
-"""The length up to which types are shown in full on the narrowest terminal."""
+"""Up to this length, types are shown in full on the narrowest terminal."""
 
 LENGTHS = (28, 20, 14, 10, 0)
 """Maximum lengths of values in a table, tried in order until the table fits; 0 drops the value columns."""
@@ -450,7 +450,7 @@ class SummaryLine:
         type: Its type in Spark SQL.
         brief_type: Its type without nested fields.
         evolved_from: The source field, if it is a sibling of the column with the plain name; else empty.
-        comment: Its comment; empty if it has none.
+        comment: Its comment; empty without one.
         steps: Its type history, oldest first.
         sources: The fields of records that fill it, if these are several.
     """
@@ -751,7 +751,7 @@ def _load_table(loads: Sequence[Load], length: int) -> Table:
 
 
 def _end_of(path: str, length: int) -> str:
-    """Return at most that many characters from the end of a path, which tells files apart."""
+    """Return at most that many characters from the end of a path, because the end identifies a file."""
     return path if len(path) <= length else f"…{path[1 - length :]}"
 
 

@@ -1,4 +1,4 @@
-"""ALTER TABLE: plan a change of columns as one commit, from the words of the caller to the metadata of the table.
+"""ALTER TABLE: plan a change of columns as one commit, from the caller's request to the metadata of the table.
 
 The first half turns what callers ask for into operations; a request that changes nothing yields none, and names are
 matched exactly first, then case-insensitively. `plan_alter` is the rest of the story: check the operations, apply them

@@ -124,7 +124,7 @@ def ensure_column_addable(state: TableState, operation: AddColumn) -> None:
 
 
 def ensure_field_addable(parent: Path, field: Field) -> None:
-    """Check that existing rows, in which a new field is null, remain valid.
+    """Check that existing rows remain valid; a new field is null in them.
 
     Raises:
         NewColumnNotNull: the field is NOT NULL, or one in it is.

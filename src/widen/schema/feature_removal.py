@@ -98,7 +98,7 @@ class RemovableFeature:
         settings: The properties to set before anything else, so that no writer uses the feature again.
         unset_last: The properties to remove together with the feature, since writers use them until then.
         domain: The metadata domain to remove together with the feature.
-        stored: What to remove from the files, too.
+        stored: What to remove from the files as well.
         keeps_history: Whether older versions need it, so that they must be truncated or protected before.
         is_trace: Whether a metadata action in the history uses the feature.
     """
@@ -196,7 +196,7 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
         name: The name of the feature; its case matters.
 
     Raises:
-        FeatureIsProperty: the name is that of a property.
+        FeatureIsProperty: the name belongs to a property.
         FeatureNotPresent: the table does not support the feature.
         FeatureNotRemovable: the feature cannot be dropped, or this version of Widen cannot remove its traces.
         UnknownFeature: the feature does not exist.
@@ -229,10 +229,10 @@ def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> 
 
 
 def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[Metadata | DomainMetadata, ...]:
-    """Return the actions that end column mapping, beside those of the rewritten files; empty without column mapping.
+    """Return the actions that end column mapping, beside actions of rewritten files; empty without column mapping.
 
     Args:
-        explicit: Whether the mode is set to none, instead of not at all.
+        explicit: Whether to set the mode to none, instead of leaving it out.
 
     Raises:
         InvalidColumnName: a column has a name that files without column mapping cannot have.
@@ -266,9 +266,9 @@ def plan_mapping_removal(state: TableState, *, explicit: bool = False) -> tuple[
 
 
 def disable_feature(state: TableState, row: RemovableFeature) -> MetadataChange | None:
-    """Return the commit after which no writer uses a feature; None if it changes nothing.
+    """Return a commit that lets no later writer use a feature; None if it changes nothing.
 
-    Properties to unset are removed whatever their values.
+    Properties to unset are removed regardless of their values.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening: the property must not be set. Delta Spark leaves an
     explicit ``false`` behind.
@@ -279,10 +279,10 @@ def disable_feature(state: TableState, row: RemovableFeature) -> MetadataChange 
 
 
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
-    """Return the commit that removes the type history from the schema; None if there is none.
+    """Return the commit that removes the type history from the schema; None without a type history.
 
     Args:
-        state: A version in which all files have the current types.
+        state: A version whose files all have the current types.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
@@ -343,8 +343,8 @@ class Client:
     """Another client of Delta tables.
 
     Args:
-        unreadable: The features with which it does not read a table.
-        unwritable: The features with which it does not append to a table, beside these.
+        unreadable: The features that keep it from reading a table.
+        unwritable: The features that keep it from appending to a table, beside these.
     """
 
     unreadable: frozenset[str]
@@ -368,7 +368,7 @@ class HandoverPlan:
 
     Args:
         drops: The features to drop, in order.
-        unwritable: The features that remain and with which the client does not append.
+        unwritable: The remaining features that keep the client from appending.
     """
 
     client: str

@@ -228,7 +228,7 @@ def _inside(data_type: DataType) -> tuple[DataType, int]:
 def match_observation(
     root: RecordObservation, names: FieldNames, apart: Collection[Path]
 ) -> tuple[RecordObservation, Mapping[Path, str]]:
-    """Return an observation in which names that stand for one field are one, and the field of each such name.
+    """Return an observation that merges the names of one field, and the field of each such name.
 
     A field without a column gets the first of its names in the order of names.
 

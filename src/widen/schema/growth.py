@@ -83,7 +83,7 @@ class SchemaGrowth:
     """The schema changes of a write.
 
     Args:
-        metadata: The metadata after the operations, with which the data are written.
+        metadata: The metadata after the operations, for writing the data.
         operations: The changes of columns; usually empty.
     """
 
@@ -99,7 +99,7 @@ class SchemaGrowth:
 def schema_change_options(
     state: TableState, *, merge_schema: bool, widening: AutomaticWidening, cast: bool
 ) -> SchemaChangeOptions:
-    """Return the schema changes that a write may make, as far as the table supports them.
+    """Return the schema changes that a write may make, where the table supports them.
 
     Args:
         cast: Whether values may be cast even if a cast can fail.
@@ -110,7 +110,7 @@ def schema_change_options(
 
 
 def grow_schema(state: TableState, incoming: StructType, options: SchemaChangeOptions) -> SchemaGrowth:
-    """Return the schema changes after which data fit a table.
+    """Return schema changes that make data fit a table.
 
     Source: Delta Lake's schema evolution on write: the checks and their order
     """
@@ -180,7 +180,7 @@ _NOT_TO_STRING = (VOID, VARIANT, BINARY)
 
 
 def can_assign(old: DataType, new: DataType) -> bool:
-    """Return whether a default of one atomic type can be that of a column of another.
+    """Return whether a column of one atomic type can take the default of a column of another type.
 
     Source: Spark's ANSI store assignment. Differs: binary cannot be assigned to string, since it may not be UTF-8.
     """
@@ -240,7 +240,7 @@ class SchemaChangeOptions:
         adds: Whether new columns and nested fields may be added, and void columns may get a type.
         casts: Whether values may be cast to the type of the table even if that can fail or lose digits.
         fills: Whether structs may lack fields, which become null.
-        can_cast: Which types may be cast then. Without casts, only those of `can_assign` are offered as a remedy.
+        can_cast: Which types may be cast then. Without casts, only the casts of `can_assign` are offered as a remedy.
         widen_fix: What an error says about how to widen types.
     """
 
@@ -289,7 +289,7 @@ class TypeMismatch:
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleTypePair(TypeMismatch):
-    """Two types of which neither can be converted to the other."""
+    """Two types; neither can be converted to the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +302,9 @@ SchemaNeed: TypeAlias = Operation | CastValues | TypeMismatch
 
 
 def merge_schema(current: StructType, incoming: StructType, options: SchemaChangeOptions) -> tuple[Operation, ...]:
-    """Return the operations after which the data fit the table.
+    """Return operations that make the data fit the table.
 
-    A narrower type is cast to that of the table, which is exact. A missing column is null, or gets its default or
+    A narrower type is cast to the table's type, which is exact. A missing column is null, or gets its default or
     generated value.
 
     Args:
@@ -472,7 +472,7 @@ def ensure_consistent(*, has_where: bool, has_new_schema: bool, is_dynamic: bool
 
 
 def with_new_schema(state: TableState, incoming: StructType) -> Metadata:
-    """Return the metadata of a table whose schema is replaced by that of the data.
+    """Return the metadata of a table that takes the schema of the data.
 
     All columns become nullable, without type history: no file that was written before stays in the table. Columns that
     stay keep their ids and physical names, so that the change data feed still knows them.
@@ -614,7 +614,7 @@ def ensure_identities_kept(schema: StructType, paths: Iterable[Path]) -> None:
 
 
 def overlay_types(schema: StructType, types: Mapping[Path, DataType]) -> StructType:
-    """Return the schema of data for a table in which the assigned columns have other types.
+    """Return the schema of data for a table whose assigned columns have other types.
 
     Generated columns are not part of it unless they are assigned.
 

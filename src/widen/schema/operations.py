@@ -45,7 +45,7 @@ FieldPosition: TypeAlias = StructEnd | AfterField
 
 
 def find_anchor(struct: StructType, place: AfterField) -> Field:
-    """Return the field of a struct after which another is to be inserted.
+    """Return the field of a struct that another is to be inserted after.
 
     Raises:
         ColumnNotFound: the struct has no field of this name.
@@ -377,7 +377,7 @@ class RowAccess(Enum):
     READ = "read"
     """It was computed from the rows, so the commit must conflict with rows that arrive meanwhile."""
     CHECKED = "checked"
-    """Every row must allow it, and so must rows that arrive meanwhile."""
+    """Every row must allow it, including rows that arrive meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -425,7 +425,7 @@ def added_features(operations: Iterable[Operation]) -> set[str]:
 
 
 def row_checks(operations: Iterable[Operation]) -> list[Operation]:
-    """Return those of the operations that every row of the table must allow."""
+    """Return the operations that every row of the table must allow."""
     return [operation for operation in operations if REQUIREMENTS[type(operation)].rows is RowAccess.CHECKED]
 
 

@@ -1,8 +1,8 @@
 """The names of columns that ingestion creates, and the metadata with the source field of each column.
 
 Values are routed by the source path in the metadata, never by column name, so a rename does not break an ingestion.
-Only a column without that metadata, which was declared and never ingested into, is matched by name.
-A field may have other names in records, which are in the metadata of its columns, too.
+Only a column without that metadata, which was declared and never ingested into, is matched by name. A field may have
+other names in records; the metadata of its columns has them as well.
 
 Source: docs/evolution-rules.md#u12, #u13, #u18, #d9, #d14
 """
@@ -61,7 +61,7 @@ class AutomaticWidening(str, Enum):
 
 
 ICEBERG_V2_PROMOTIONS = frozenset({(INTEGER, LONG), (FLOAT, DOUBLE)})
-"""Iceberg's promotions in every version. The precision of decimals may grow too."""
+"""Iceberg's promotions in every version. The precision of decimals may also grow."""
 
 ICEBERG_V3_PROMOTIONS = ICEBERG_V2_PROMOTIONS | {(DATE, TIMESTAMP_NTZ)}
 """Iceberg's promotions in version 3. Its ``timestamp`` has no time zone."""
@@ -116,7 +116,7 @@ def can_widen_automatically(table_format: TableFormat, mode: AutomaticWidening, 
 
 
 def parse_automatic_widening(text: str) -> AutomaticWidening:
-    """Parse a mode, case-insensitively; Delta Spark's ``SAME_FAMILY_TYPE`` is accepted too.
+    """Parse a mode, case-insensitively; Delta Spark's ``SAME_FAMILY_TYPE`` is also accepted.
 
     Raises:
         InvalidOption: the text is not a mode.
@@ -135,7 +135,7 @@ FORM = "widen.form"
 """Metadata key: the text form (``text`` or ``json``) of a string column that holds all values of its field."""
 
 FILE_METADATA = "_metadata"
-"""The column in which Spark describes the file of a row, unless a column of the table hides it."""
+"""The column that Spark uses to describe the file of a row, unless a column of the table hides it."""
 
 _OURS = "widen."
 
@@ -235,7 +235,7 @@ def source_path(schema: StructType, path: Path) -> Path:
 
 
 def source_keys(field: Field) -> tuple[str, ...]:
-    """Return the keys of records whose values a column holds: that of its source field, then the other names of it."""
+    """Return the record keys whose values a column holds: the key of its source field, then its other names."""
     return (source_key(field), *map(str, field.metadata.get(ALIASES) or ()))
 
 
@@ -245,7 +245,7 @@ def shared_source_keys(field: Field) -> tuple[str, ...]:
 
 
 def with_source_keys(struct: StructType, column: Field, above: Path, names: tuple[str, ...]) -> StructType:
-    """Return a struct in which all columns of the field of a column hold the values of other keys of records.
+    """Return a struct after giving other record keys to all columns of the field that a column belongs to.
 
     Args:
         above: The path of the source field around it.
@@ -368,7 +368,7 @@ _COMMENTS = ("evolved_from:", "source_path:")
 
 
 def role_field(schema: StructType, role: str) -> Field | None:
-    """Return the column with a role; None if the table has none."""
+    """Return the column with a role; None if the table has no such column."""
     return next((field for field in schema if role_of(field) == role), None)
 
 

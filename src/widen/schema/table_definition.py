@@ -200,7 +200,7 @@ def _current_name(field: Field) -> str:
 
 
 def plan_unset_properties(state: TableState, keys: Iterable[str]) -> MetadataChange | None:
-    """Return the commit that removes properties, or None if none of them is set. Features stay supported.
+    """Return the commit that removes properties, or None if no property is set. Features stay supported.
 
     Raises:
         InvalidOption: a property cannot be removed.
@@ -355,7 +355,7 @@ def with_tracking_columns(properties: Mapping[str, str]) -> dict[str, str]:
     if is_on(properties, SUSPENDED):
         raise InvalidOption(option=SUSPENDED, value="true", expected=f"Cannot be true together with {ENABLE}.")
     names = {ID_COLUMN: f"_row-id-col-{uuid.uuid4()}", VERSION_COLUMN: f"_row-commit-version-col-{uuid.uuid4()}"}
-    # A table that had row tracking before keeps the names, by which its files have the columns.
+    # A table that had row tracking before keeps the names, because its files use them for the columns.
     return {**names, **properties}
 
 
@@ -384,8 +384,8 @@ def restore_actions(
 ) -> tuple[Action, ...]:
     """Return the actions that restore schema, properties, protocol and clustering of an earlier version.
 
-    Features that were added later stay supported. Numbers that must only grow (column ids, identity values) and the
-    protection of checkpoints stay, and so do the metadata domains of other writers.
+    Features that were added later stay supported. Numbers that must only grow (column ids, identity values), the
+    protection of checkpoints, and the metadata domains of other writers stay as well.
 
     Args:
         then: The version to restore.

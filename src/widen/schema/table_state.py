@@ -184,7 +184,7 @@ def referenced_columns(text: str, schema: StructType) -> frozenset[Path]:
 def find_missing_names(text: str, schema: StructType) -> list[tuple[int, int, Path]]:
     """Return where an expression names columns or fields of structs that a schema lacks: start, end and the path.
 
-    An expression that sqlglot cannot parse has none.
+    An expression that sqlglot cannot parse has no columns.
 
     Example:
         >>> from widen.model.schema_json import parse_type
@@ -207,7 +207,7 @@ def find_missing_names(text: str, schema: StructType) -> list[tuple[int, int, Pa
 
 
 def _name_parts(column: Any) -> list[Any]:
-    """Return the names of a column, and those of the fields that follow."""
+    """Return the names of a column, and the names of the fields that follow."""
     parts, node = [*column.parts], column
     while isinstance(node.parent, sql.Dot) and node is node.parent.this:
         node = node.parent

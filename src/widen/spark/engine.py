@@ -43,7 +43,7 @@ _SLOWER = 4
 
 
 SOURCE_OPTIONS: ContextVar[Mapping[str, str]] = ContextVar("SOURCE_OPTIONS", default=MappingProxyType({}))
-"""The storage options with which tasks of this process open the files of a source in an object store."""
+"""The storage options that tasks of this process use to open the files of a source in an object store."""
 
 SESSION_WINS = True
 """Whether a session that is there does all the work. Tests turn it off, to run here what can be run here."""
@@ -112,7 +112,7 @@ def require_spark(spark: SparkSession, reason: str) -> SparkSession:
 
 
 def can_start(spark: SparkSession) -> bool:
-    """Return whether Spark may start in the place of a session that runs tasks in this process."""
+    """Return whether Spark may start instead of a session that runs tasks in this process."""
     return not (isinstance(spark, LocalSession) and spark.engine is Engine.LOCAL) and find_spec("pyspark") is not None
 
 
@@ -127,14 +127,12 @@ def _as_it_is(spark: SparkSession) -> SparkSession:
 
 @dataclass(eq=False)
 class LocalSession:
-    """Has the place of a Spark session as long as the work needs none: tasks run in this process.
-
-    What it does not have itself is asked of a session of Spark, which starts for it.
+    """Stands in for a SparkSession. Tasks run in this process; any other attribute starts Spark and is forwarded to it.
 
     Args:
         start: Starts Spark, given the reason.
         source_bytes: The size of the source, once it is known.
-        started: The session of Spark, once something has needed one.
+        started: The Spark session, once something has needed one.
         reason: Why it did.
         prepare: Returns the session to use for one that has started.
     """
@@ -155,7 +153,7 @@ class LocalSession:
     """This process sees the files that its tasks read."""
 
     def require(self, reason: str) -> SparkSession:
-        """Return a session of Spark; see `require_spark`."""
+        """Return a Spark session; see `require_spark`."""
         if self.started is None and self.engine is Engine.LOCAL:
             raise EngineUnsuitable(reason=reason)
         return self._start_once(reason)
@@ -251,7 +249,7 @@ class LocalTask:
 
 @dataclass(frozen=True)
 class LocalFrame:
-    """Numbers, or what functions make of them, as a frame of Spark: as much of its interface as tasks need."""
+    """Numbers, or the results of functions on them, like a Spark DataFrame with the methods that tasks need."""
 
     session: LocalSession
     tasks: Sequence[LocalTask]
@@ -301,7 +299,7 @@ def run_task(function: ArrowFunction, numbers: Sequence[int]) -> pa.Table:
 
 @contextmanager
 def translate_os_errors() -> Iterator[None]:
-    """Translate the errors of the system in a task, as those of a job of Spark.
+    """Translate operating system errors in a task like errors of Spark jobs.
 
     Raises:
         StorageError: the table cannot be written.

@@ -34,7 +34,7 @@ from widen.model.types import ArrayType, DataType, MapType, StructType
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
 
 _REFUSED = "WIDEN_REFUSED"
-"""The prefix of the messages by which our expressions refuse a row."""
+"""The prefix of messages of our expressions that refuse a row."""
 
 _SENT = "WIDEN_SENT"
 """The prefix of the errors of Widen that a server sends to its client."""
@@ -115,7 +115,7 @@ _TEXTS = "|".join(map(re.escape, _NUMBERS))
 
 
 def environment_error_of_java(location: str, text: str) -> StorageError | None:
-    """Return the error for a file that the environment keeps Spark from reading; None if the text of Java has none."""
+    """Return the error for a file that the environment keeps Spark from reading; None for another Java error."""
     found = re.search(_TEXTS, text)
     fix = None if found is None else _ENVIRONMENT[_NUMBERS[found[0]]]
     return None if found is None else StorageError(location=location, reason=found[0], fix=fix)
@@ -129,7 +129,7 @@ ADD_STORE = (
     "Start Spark with the package of the store, in the version of its Hadoop: for S3 (s3a://) e.g. "
     "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION. See docs/guide/cluster.md."
 )
-"""What to do about a store for which Spark has no package."""
+"""What to do if Spark lacks the package for a store."""
 
 _MISSING_PATH = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\.(?: SQLSTATE|$)")
 _READ_FAILURE = re.compile(r"\[(FAILED_READ_FILE[.\w]*)\].*?file (\S+?)\.?(?:\s|$)(.*)")
@@ -182,7 +182,7 @@ def translate_spark_errors() -> Iterator[None]:
 
 @contextmanager
 def ignore_failed_cleanup() -> Iterator[None]:
-    """Let a session that has ended fail to clean up: the error that ended it matters more, and so does a commit."""
+    """Ignore a failed cleanup of a session that has ended: the error that ended it matters more, as does a commit."""
     with suppress(*spark_errors(), OSError):
         yield
 
@@ -194,7 +194,7 @@ def unpersist(frame: DataFrame) -> None:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Return whether an error of Spark, or one that it caused, says that Java ran out of memory, or died of it."""
+    """Return whether a Spark error, or one that it caused, says that Java ran out of memory, or died of it."""
     return error is not None and (bool(_NO_MEMORY.search(str(error))) or is_out_of_memory(error.__cause__))
 
 
@@ -212,7 +212,7 @@ def lacks_credentials(error: Exception) -> bool:
 
 
 def missing_store(error: Exception) -> str:
-    """Return the kind of store for which Spark has no package, e.g. ``s3``; empty if that is not the error."""
+    """Return the kind of store that Spark has no package for, e.g. ``s3``; empty if that is not the error."""
     match = _NO_STORE.search(str(error))
     return "" if match is None else match[1] or match[2]
 
@@ -224,7 +224,7 @@ def find_known_failure(error: Exception) -> WidenError | None:
 
 
 def to_error_text(error: WidenError) -> str:
-    """Return a text from which `find_known_failure` makes the same error, in another process."""
+    """Return a text that `find_known_failure` turns into the same error in another process."""
     return f"{_SENT} {type(error).__name__} {json.dumps(error.fields, default=str)}"
 
 
@@ -405,7 +405,7 @@ def show_values(values: Column, data_type: DataType) -> Column:
 
 
 def show_reason(reason: str) -> str:
-    """Return the message of an error of Spark with the values of rows that it quotes as errors show them."""
+    """Return the message of a Spark error; values of rows in it are redacted as in other errors."""
     return reason if _shows_raw() else _QUOTED.sub(lambda match: mask(match[0]), reason)
 
 

@@ -48,7 +48,7 @@ def ensure_supported(version: str) -> None:
     """Check the version of Spark.
 
     Args:
-        version: As Spark writes it, e.g. ``4.0.1`` or ``4.2.0-SNAPSHOT``.
+        version: The version as Spark writes it, e.g. ``4.0.1`` or ``4.2.0-SNAPSHOT``.
 
     Raises:
         UnsupportedSpark: the version is too old.
@@ -90,12 +90,12 @@ class Engine(str, Enum):
     AUTO = "auto"
     """By the rule of `widen.spark.engine`."""
     LOCAL = "local"
-    """In this process, whatever the size; what needs Spark is an error."""
+    """In this process, for any size; work that needs Spark is an error."""
     SPARK = "spark"
 
 
 def parse_engine(text: str | None) -> Engine:
-    """Return the engine that a caller names; by default that of `asking_for`, of the environment, or `Engine.AUTO`.
+    """Return the engine that a caller names; by default the engine of `asking_for`, the environment, or `Engine.AUTO`.
 
     Raises:
         InvalidOption: it is not one of auto, local or spark.
@@ -165,7 +165,7 @@ _MANAGERS: Mapping[tuple[int, ...], str] = {
 
 
 def stream_settings(version: str) -> Mapping[str, str]:
-    """Return the settings with which a stream keeps its progress on a local disk in half of the time.
+    """Return settings that let a stream keep its progress on a local disk in half of the time.
 
     Spark's default starts 30 processes in each interval, to read links and to change permissions, where Hadoop has no
     native library. This manager starts six, and renames files in the same way.
@@ -188,7 +188,7 @@ def is_driver(spark: SparkSession) -> bool:
 
 
 def find_active() -> SparkSession | None:
-    """Return the active session of this thread, if any; where Spark is not loaded, there is none."""
+    """Return the active session of this thread; None if there is no such session or Spark is not loaded."""
     if sys.modules.get("pyspark.sql") is None:
         return None
     return SparkSession.getActiveSession()
@@ -209,7 +209,7 @@ def activate_session(spark: SparkSession) -> None:
 
 
 def _ensure_java_home() -> None:
-    """Check the variable by which Spark finds Java; Spark itself only says that a port number is missing.
+    """Check the variable that Spark uses to find Java; Spark itself only says that a port number is missing.
 
     Raises:
         SparkUnavailable: it names no Java.
@@ -247,7 +247,7 @@ def _start_session() -> SparkSession:
 
 
 def _end_java(error: BaseException) -> None:
-    """End a process that the raising functions have started, as far as it is still theirs alone.
+    """End a process that the raising functions have started, if it still belongs to them alone.
 
     An interrupted PySpark deletes the folder where Java is to write its port. Java then fails to, and does not look
     at its standard input, whose end would tell it to exit: the thread of its server keeps it alive for ever.
@@ -262,7 +262,7 @@ def _end_java(error: BaseException) -> None:
 
 
 def _names_in_defaults_file() -> set[str]:
-    """Return the settings in the user's ``spark-defaults.conf``. Spark would prefer those of the builder to them."""
+    """Return the settings in the user's ``spark-defaults.conf``. Spark would prefer the settings of the builder."""
     import pyspark
 
     home = os.environ.get("SPARK_HOME") or os.path.dirname(pyspark.__file__)
@@ -275,7 +275,7 @@ def _names_in_defaults_file() -> set[str]:
 
 
 _SETTING = re.compile(r"\s*(spark\.[^\s=:]+)")
-"""A line of a file of Java properties; comments begin with # or !."""
+"""A line of a Java properties file; comments begin with # or !."""
 
 
 # What Java writes to stderr while Widen starts Spark: without the lines that every start has.
@@ -334,8 +334,8 @@ def _forward(read_end: int, shown: int) -> None:
 
 # How far the running jobs of a session are, from what Spark offers in public: a status tracker, or progress events.
 #
-# A classic session has the status tracker of its context, which knows tasks. A session of Spark Connect reports
-# tasks and bytes to registered handlers. If neither works, nothing is reported and the work goes on.
+# A classic session has its context's status tracker, which knows tasks. A Spark Connect session reports tasks and bytes
+# to registered handlers. If neither works, nothing is reported and the work goes on.
 #
 # Source: Spark's status tracker, and the progress handlers of Spark Connect
 
@@ -442,7 +442,7 @@ FAST_DROP = "spark.databricks.delta.tableFeatures.fastDropFeature.enabled"
 """Whether a feature may be dropped while older versions still use it."""
 
 RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-"""Whether a vacuum refuses a shorter retention than that of the table."""
+"""Whether a vacuum refuses a shorter retention than the table's."""
 
 PROPERTY_DEFAULTS = "spark.databricks.delta.properties.defaults."
 """The prefix of the settings for the default properties of new tables."""
@@ -537,7 +537,7 @@ _FLAGS: Mapping[str, tuple[str, Callable[[bool], str | None]]] = {
 
 
 def hadoop_options(store: LogStore) -> dict[str, str]:
-    """Return the options with which Spark reads and writes the files of a table.
+    """Return the options that Spark needs to read and write the files of a table.
 
     Args:
         store: The store of the table. Only S3 has such options; Azure and Google need settings of the session.
@@ -564,17 +564,17 @@ def hadoop_options(store: LogStore) -> dict[str, str]:
 
 
 def options_of_files(uris: Iterable[str], properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which Spark reads files of an Iceberg table, which may be in several buckets."""
+    """Return the options that Spark needs to read files of an Iceberg table, which may be in several buckets."""
     buckets = {f"s3://{parts.netloc}" for uri in uris if (parts := urlsplit(uri)).scheme in _S3}
     stores = (open_store(bucket, properties) for bucket in sorted(buckets))
     return {name: value for store in stores for name, value in hadoop_options(store).items()}
 
 
 def with_own_client(uris: Sequence[str], options: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return the locations and the options with which Spark uses these options and no others.
+    """Return locations and options that make Spark use these options and no others.
 
     Hadoop keeps a client for each scheme and bucket, with the credentials that it got first. So locations have a scheme
-    of their own if the credentials expire: the client would go on with expired ones, or with those of another table.
+    of their own if the credentials expire: the client would go on with expired ones, or with another table's.
 
     Args:
         options: What `hadoop_options` returns.
@@ -615,7 +615,7 @@ _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 """Hadoop itself knows ``s3a`` only."""
 
 
-# Settings of a session that jobs of Widen need, whatever the user has set.
+# Session settings that jobs of Widen need, regardless of the user's settings.
 #
 # Data files are read and written in Parquet's calendar, and a file that cannot be read is an error.
 #
@@ -629,7 +629,7 @@ class PinnedSettings:
 
     Args:
         values: The values that the jobs need.
-        defaults: The values of Spark where they are not set.
+        defaults: Spark's values where they are not set.
     """
 
     def __init__(self, values: Mapping[str, str], defaults: Mapping[str, str]) -> None:
@@ -689,7 +689,7 @@ SKIP_NO_FILE: Mapping[str, str] = {
     # in an integer is another integer.
     "parquet.page.verify-checksum.enabled": "true",
 }
-"""The options of Spark's readers for which a missing or damaged file is an error, whatever the session says.
+"""Options of Spark's readers that make a missing or damaged file an error, regardless of the session.
 
 An ingestion that skipped a file would record it as loaded, and a change of a table would commit the loss of its rows.
 """

@@ -36,7 +36,7 @@ NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
 """The packages that tasks import, apart from Widen and from what Spark itself needs."""
 
 KERNEL = "widen_kernel"
-"""The native package, without which tasks take the slower path with the same rows; see docs/kernel.md."""
+"""The native package. Without it, tasks take the slower path with the same rows; see docs/kernel.md."""
 
 _MAX_PROBES = 64
 """The most tasks that look for the packages; they are spread over the executors."""
@@ -140,8 +140,8 @@ def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterato
 
 _log = logging.getLogger(__name__)
 
-# Spark sends functions of this module by their name, which executors without Widen cannot look up; those of the main
-# module it sends with their code.
+# Spark sends functions of this module by their name, which executors without Widen cannot look up. It sends functions
+# of the main module with their code.
 _probe.__module__ = "__main__"
 
 

@@ -1,4 +1,4 @@
-"""Conversions between types of the model and types of Spark, through the schema JSON that both share.
+"""Conversions between model types and Spark types, through the schema JSON that both share.
 
 Source: PROTOCOL.md#schema-serialization-format
 """
@@ -64,7 +64,7 @@ SchemaLike: TypeAlias = StructType | SparkStruct | str
 def spark_errors() -> tuple[type[Exception], ...]:
     """Return the errors of a Spark action, in a classic session and in Spark Connect.
 
-    Where Spark is not loaded there are none, since nothing can raise them.
+    Empty if Spark is not loaded, because nothing can raise them.
     """
     if sys.modules.get("pyspark") is None:
         return ()
@@ -139,7 +139,7 @@ def _field_id(field: Field) -> dict[str, int]:
     return {FIELD_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}
 
 
-# Names that differ only in case, which Spark cannot tell apart unless the session compares names exactly.
+# Names that differ only in case. Spark cannot distinguish them unless the session compares names exactly.
 #
 # Source: docs/spark-facts.md#names
 

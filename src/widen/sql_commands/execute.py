@@ -95,9 +95,9 @@ def sql(
         text: One statement of Spark SQL, in one of the forms in `widen.sql_commands.grammar` and
             `widen.sql_commands.statements`; a table is a path, ``delta.`/data/orders```, or a name in the catalog
             of the session.
-        catalog: The Iceberg catalog to which names belong that it has; new tables without a path are made there. It is
-            the name of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded catalog, or
-            an open PyIceberg catalog.
+        catalog: The Iceberg catalog for the names that it has; new tables without a path are made there. It is the name
+            of a catalog in PyIceberg's configuration, a path that ends in ``.db`` for an embedded catalog, or an open
+            PyIceberg catalog.
         spark: The session for catalog names, scans and DataFrames; by default the active one, else a local one.
         storage_options: Settings and credentials of the store of the table.
 
@@ -128,7 +128,7 @@ def run_statement(
 
     Args:
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
-        catalog: The Iceberg catalog to which names belong that it has.
+        catalog: The Iceberg catalog for the names that it has.
     """
     tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):
@@ -168,7 +168,7 @@ def _is_iceberg(statement: Creation, tables: IcebergCatalog | None) -> bool:
     """Return whether a new table is made in the Iceberg catalog.
 
     Raises:
-        OptionMissing: it should be, but there is none.
+        OptionMissing: it should be, but it is missing.
     """
     wants = statement.using == "iceberg"
     if tables is None and wants:
@@ -210,7 +210,7 @@ HAS_CATALOG = "its catalog knows where the table is"
 
 
 def find_session_need(statement: Statement | RowStatement, catalog: CatalogSource | None = None) -> str:
-    """Return why a statement needs a session: for rows, or to find a table in its catalog; empty if it needs none."""
+    """Return why a statement needs a session: for rows, or to find a table in its catalog; empty if it does not."""
     if isinstance(statement, Query):
         return QUERIES
     if isinstance(statement, RowStatement):
@@ -471,7 +471,7 @@ def _by_position(rows: DataFrame, names: tuple[str, ...], schema: StructType) ->
 def _with_names(new: DataType, old: DataType, path: str) -> DataType:
     """Return a type with the names of the table in its structs, field by field; further fields keep their names.
 
-    Source: Spark's INSERT, which matches the fields of structs by their position, too.
+    Source: Spark's INSERT, which also matches the fields of structs by their position.
     """
     match new, old:
         case StructType(), StructType():
@@ -568,7 +568,7 @@ _AFTER_LIST = (
 
 
 def _find_rows(query: TokenReader) -> Iterator[list[tuple[int, str]]]:
-    """Yield the values whose positions are those of the columns, each with its position in the text.
+    """Yield the values at the positions of the columns, each with its position in the text.
 
     Source: Spark, which takes DEFAULT in no query that groups, combines or removes duplicates, or has a WITH clause.
     """
@@ -594,7 +594,7 @@ def _values(items: Iterable[TokenReader]) -> list[tuple[int, str]]:
 
 
 def find_defaults(table: Table | IcebergTable) -> ColumnDefaults:
-    """Return the defaults of the columns of a table; those that PyIceberg can write have none."""
+    """Return the defaults of the columns of a table; tables that PyIceberg can write have no defaults."""
     if isinstance(table, IcebergTable):
         return ColumnDefaults({})
     if "allowColumnDefaults" not in supported_features(table.protocol):

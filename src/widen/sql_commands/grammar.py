@@ -1,6 +1,6 @@
 """The grammar of the statements, as data, and their tokens. The parser and the error messages use the same forms.
 
-Uppercase words are keywords, lowercase words are rules; the notation is that of Lark. sqlglot, which supports the Spark
+Uppercase words are keywords, lowercase words are rules; the notation is Lark's. sqlglot, which supports the Spark
 dialect, parses most forms of ALTER TABLE as one opaque string; therefore Widen has its own grammar.
 
 Source: Spark's ALTER TABLE, CREATE TABLE and DESCRIBE; Delta Lake's constraints, features, DETAIL, HISTORY, RESTORE,
@@ -192,7 +192,7 @@ def grammar() -> str:
 
 
 def format_form(form: str) -> str:
-    """Return a form for messages, followed by those of its parts that have alternatives."""
+    """Return a form for messages, followed by the forms of its parts that have alternatives."""
     lines, listed = [_readable(form)], set[str]()
     for line in lines:
         for name in _NAME.findall(line):
@@ -363,7 +363,7 @@ def _list_words(words: set[str]) -> str:
 
 # The tokens of a statement, read from left to right; texts are cut from the statement as they stand.
 #
-# A statement about rows has conditions and queries of Spark SQL in it. They go to Spark unchanged, so they are found by
+# A statement about rows contains conditions and queries in Spark SQL. They go to Spark unchanged, so they are found by
 # their tokens and never written again.
 #
 # Source: Spark SQL's grammar, as sqlglot reads its tokens.
@@ -537,7 +537,7 @@ class TokenReader:
         return TokenReader(self.text, self._tokens[start : self._at], self.last_end)
 
     def find_subquery(self) -> Token | None:
-        """Return the first word of a query in parentheses in what is left; None if there is none."""
+        """Return the first word of a query in parentheses in what is left; None without such a query."""
         left = self._tokens[self._at :]
         return next(
             (word for before, word in pairwise(left) if before.word == "(" and word.word in ("SELECT", "WITH")), None
@@ -553,7 +553,7 @@ class TokenReader:
             raise self.refuse(f"expected the end, not {self.token.text!r}")
 
     def peek_after_group(self) -> str:
-        """Return the first word after the group in parentheses that comes next; empty if there is none."""
+        """Return the first word after the group in parentheses that comes next; empty without such a word."""
         at = self._at
         self.enclosed()
         word = self.token.word

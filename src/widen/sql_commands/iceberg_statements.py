@@ -215,7 +215,7 @@ def maintain(statement: Upkeep, table: IcebergTable, spark: SparkSession | None)
 
 
 def version_of(table: IcebergTable) -> int:
-    """Return the id of the snapshot; `NO_SNAPSHOT` if there is none."""
+    """Return the id of the snapshot; `NO_SNAPSHOT` without snapshots."""
     return NO_SNAPSHOT if table.version is None else table.version
 
 

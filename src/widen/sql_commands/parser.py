@@ -631,7 +631,7 @@ class _Names:
     """The names of the tables of a merge.
 
     Args:
-        target: The parts of the name by which expressions refer to the target.
+        target: The parts of the name that expressions use for the target.
         source: Likewise; empty for a query without an alias.
     """
 
@@ -653,7 +653,7 @@ class _Names:
         return {name: alias for name, alias in (target | source).items() if not (name in target and name in source)}
 
     def resolve(self, text: str) -> str:
-        """Return an expression in which columns are qualified by the aliases."""
+        """Return an expression that qualifies columns by the aliases."""
         return replace_qualifiers(text, self.qualifiers)
 
     def to_column(self, text: str) -> str:
@@ -732,7 +732,7 @@ def _insert_values(reader: TokenReader, names: _Names) -> dict[str, str] | None:
 
 
 def _name_of(table: TableReference, alias: str | None) -> tuple[str, ...]:
-    """Return the parts of the name by which expressions refer to a table."""
+    """Return the parts of the name that expressions use for a table."""
     return table.parts if alias is None else (alias,)
 
 

@@ -66,7 +66,7 @@ class _Reference:
         start: The position of its first character.
         end: The position after its last one, the version included.
         changes: The texts of the first and the last version of its changes, if these are read.
-        alias: The alias to add, because there is none.
+        alias: The alias to add, because the query has no alias.
         is_iceberg: Whether it is a table of the Iceberg catalog.
         has_lineage: Whether the query names columns of row lineage, which this table has.
     """
@@ -88,7 +88,7 @@ class QueryRunner:
 
     Args:
         options: Settings and credentials of the stores of the tables.
-        catalog: The Iceberg catalog that is asked for a name before that of the session.
+        catalog: The Iceberg catalog that is asked for a name before the session's catalog.
     """
 
     spark: SparkSession
@@ -277,7 +277,7 @@ def find_plain_select(text: str) -> PlainSelect | None:
 
 
 def _escape(text: str) -> str:
-    """Return a text in which braces do not stand for DataFrames."""
+    """Return a text whose braces do not stand for DataFrames."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
@@ -289,7 +289,7 @@ def _number(text: str, reference: _Reference) -> int:
 
 
 _Edit: TypeAlias = tuple[int, int, str]
-"""The positions in a text between which there is another text instead."""
+"""The positions in a text that enclose a replaced part."""
 
 
 def _short_qualifiers(text: str, references: Sequence[_Reference]) -> Iterator[_Edit]:
@@ -308,7 +308,7 @@ def _short_qualifiers(text: str, references: Sequence[_Reference]) -> Iterator[_
 def _stars_without_lineage(text: str, references: Sequence[_Reference]) -> Iterator[_Edit]:
     """Yield what takes the columns of row lineage out of ``*``, which does not have them in Iceberg for Spark.
 
-    A ``*`` of a query in which another query names them stays as it is.
+    A ``*`` of a query stays as it is if another query names its columns.
     """
     tokens = tokenize(text)
     levels = _query_levels(tokens)
@@ -333,7 +333,7 @@ _AFTER_FROM = {"WHERE", "GROUP", "HAVING", "ORDER", "SORT", "DISTRIBUTE", "CLUST
 
 
 def _query_levels(tokens: Sequence[Token]) -> list[int]:
-    """Return for each token the number of the token with which the innermost query around it begins."""
+    """Return for each token the number of the first token of the innermost query around it."""
     levels, open_queries = list[int](), [0]
     for number, token in enumerate(tokens):
         if token.word == "(":
@@ -425,7 +425,7 @@ def _changes(text: str, tokens: Sequence[Token]) -> Iterator[_Reference]:
         yield _Reference(token.start, end, table, changes=tuple(versions))
 
 
-# The results of DESCRIBE and SHOW statements, in the schemas of Delta Lake on Spark.
+# The results of DESCRIBE and SHOW statements, with the same schemas as Delta Lake on Spark.
 #
 # Source: Delta Lake's DESCRIBE DETAIL and DESCRIBE HISTORY; Spark's DESCRIBE TABLE and SHOW TBLPROPERTIES.
 
@@ -592,7 +592,7 @@ def find_table_location(spark: SparkSession, name: Path) -> str:
 
 
 def _list_table(spark: SparkSession, name: Path) -> dict[str, str]:
-    """Return the provider and the location of a table that the session can list but not open; empty if there is none.
+    """Return the provider and the location of a table that the session can list but not open; empty without one.
 
     A comment may contain lines that look like these entries. Spark prints the provider before the comment and the
     location after it, so the first provider and the last location are the real ones.

@@ -229,7 +229,7 @@ class Vacuum(TableStatement):
     """Delete the files that no version needs.
 
     Args:
-        hours: The retention in hours; None for that of the table.
+        hours: The retention in hours; None for the table's retention.
         dry_run: Whether only to list the files.
     """
 
@@ -412,7 +412,7 @@ class CreateTableAs(TableStatement):
 
 
 RowStatement: TypeAlias = Query | Insert | Update | Delete | Merge | CreateTableAs
-"""Any statement that has a query or an expression of Spark SQL in it."""
+"""Any statement that contains a query or an expression in Spark SQL."""
 
 ROW_FORMS: Mapping[str, str] = {
     "select": "SELECT values FROM table ... (or any other query)\n"

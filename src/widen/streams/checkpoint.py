@@ -134,11 +134,11 @@ class StreamCheckpoint:
         return dict(sorted((int(match[1]), match[0]) for match in map(_NUMBERED.fullmatch, names) if match))
 
     def last(self, folder: str) -> int | None:
-        """Return the largest number of a file of a folder; None if there is none."""
+        """Return the largest number of a file of a folder; None without files."""
         return next(reversed(self.numbered(folder)), None)
 
     def lines(self, folder: str, name: str) -> list[bytes]:
-        """Return the lines of a file, of which the first is a version."""
+        """Return the lines of a file; the first one is a version."""
         path = f"{folder}/{name}"
         try:
             lines = self.store.read(path).splitlines()
@@ -174,8 +174,8 @@ class _FileLog:
     """The files that the stream has found in one source path.
 
     Args:
-        last: The offset of the newest files; -1 if there are none.
-        seen: What tells the files apart.
+        last: The offset of the newest files; -1 without files.
+        seen: The identities of the files.
     """
 
     checkpoint: StreamCheckpoint
@@ -223,7 +223,7 @@ class _FileLog:
 
     def _encode(self, file: SourceFile, offset: int) -> bytes:
         try:
-            # Spark tells files apart by the text of these URIs, which have an empty host.
+            # Spark identifies files by the text of these URIs, which have an empty host.
             uri = f"file://{file.uri.removeprefix('file:')}"
             return msgspec.json.encode(_LoggedFile(uri, file.modified_ms, offset))
         except UnicodeEncodeError as error:
@@ -238,7 +238,7 @@ class StreamProgress:
     Args:
         metadata: What ``offsets`` has beside the offsets. Spark keeps settings there, which stay as they are.
         number: The number of the interval that is to be written.
-        starts: For each source path, the offset after which the files of the interval begin.
+        starts: The last offset before the files of the interval, for each source path.
         ends: The offset of the last of them; None as long as the interval has not begun.
     """
 
@@ -257,7 +257,7 @@ class StreamProgress:
         """Return the URIs of the files of the interval, and record them first if it has not begun.
 
         Args:
-            find_new: Finds files of a source path for which `is_new` is true, given its place.
+            find_new: Finds files of a source path that `is_new` accepts, given the path's index.
 
         Returns:
             None if there are no new files.
@@ -303,7 +303,7 @@ def _is_compact(offset: int) -> bool:
 
 
 def _last_compact(offset: int) -> int:
-    """Return the last offset with a compact file, up to one; 0 if there is none."""
+    """Return the last offset with a compact file, up to one; 0 without compact files."""
     return max((offset + 1) // _COMPACT_EVERY * _COMPACT_EVERY - 1, 0)
 
 

@@ -63,7 +63,7 @@ def file_stream(
 
     Args:
         paths: Directories (with all below them) and glob patterns.
-        max_bytes: The size from which on a micro-batch is full; it has at least one file.
+        max_bytes: A micro-batch is full at this size; it has at least one file.
     """
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     # Spark tracks which files are new. `list_source_files` drops the content, so that it is not read here.
@@ -287,7 +287,7 @@ class _LocalQuery:
         return True
 
     def _list(self, path: str) -> list[SourceFile]:
-        # Spark tells files apart by their paths in this form.
+        # Spark identifies files by their paths in this form.
         places = [f"/{os.path.normpath(place).lstrip('/')}" for place in expand_local(path) or ()]
         return list_local_files(places)
 
@@ -301,7 +301,7 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """How many files of a source path, and of which size together, an interval takes at most; but at least one."""
+    """The maximum number and size of the files of a source path in an interval; but at least one file."""
 
     max_files: int | None = None
     max_bytes: int | None = None

@@ -100,12 +100,12 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
     @check_arguments
     def alter_columns(self, changes: ByPath[ColumnChanges], *, spark: SparkSession | None = None) -> Self:
-        """Change several columns in one commit, all of them or none, and return the table at its new version.
+        """Change several columns in one commit, all or nothing, and return the table at its new version.
 
         Args:
             changes: The changes by column path, e.g. ``{"a": {"type": "bigint"}, "s.b": {"first": True}}``;
                 they are applied in this order.
-            spark: As for `alter_column`.
+            spark: See `alter_column`.
 
         Raises:
             ColumnRefused: a subclass: the column does not exist, or the change is not allowed.
@@ -221,10 +221,10 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
     @check_arguments
     def change_columns(self, operations: Sequence[Operation], *, spark: SparkSession | None = None) -> Self:
-        """Apply operations in one commit, all of them or none, and return the table at its new version.
+        """Apply operations in one commit, all or nothing, and return the table at its new version.
 
         Args:
-            operations: As for `plan_columns`.
+            operations: See `plan_columns`.
             spark: The session that reads rows where every row must allow the change; by default the active one, else a
                 local one. The commit then fails if a concurrent commit added rows.
 
@@ -319,7 +319,7 @@ class PropertyChangesMixin(TableVersion):
 
         Args:
             keys: The keys of the properties; keys that are not set are ignored.
-            spark: As for `set_properties`.
+            spark: See `set_properties`.
 
         Raises:
             InvalidOption: a property cannot be removed.
@@ -384,7 +384,7 @@ _OPERATION, _REMOVAL = "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL"
 
 
 def backfill_row_ids(store: LogStore) -> Snapshot:
-    """Commit every file without row ids again, with row ids; return a version in which all files have them.
+    """Commit every file without row ids again, with row ids; return a version whose files all have them.
 
     The table must support row tracking already, so that new files always have row ids. After a conflicting commit, the
     files are listed again: adding a file that was removed meanwhile would bring back its rows.
@@ -395,7 +395,7 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
 
 
 def remove_row_ids(store: LogStore) -> Snapshot:
-    """Commit every file with row ids again, without them; return a version in which no file has them.
+    """Commit every file with row ids again, without them; return a version whose files have no row ids.
 
     Row tracking must be suspended already, so that new files have no row ids.
 
@@ -444,7 +444,7 @@ def remove_column_mapping(
     files that it added have the physical names.
 
     Args:
-        explicit: Whether the mode is set to none, instead of not at all.
+        explicit: Whether to set the mode to none, instead of leaving it out.
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from widen.spark.spark_types import SparkSession
 
 NO_SNAPSHOT = -1
-"""The version of a table that has no snapshot yet, where a number is needed; Iceberg's metadata has it too."""
+"""The version of a table that has no snapshot yet, where a number is needed; as in Iceberg's metadata."""
 
 _NO_FEATURES = "Iceberg tables have a format version instead of features"
 _NO_EXPRESSIONS = "Iceberg has neither CHECK constraints nor generated and identity columns"
@@ -87,7 +87,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
 
     @property
     def sort_order(self) -> tuple[str, ...]:
-        """The columns by which new files are sorted, e.g. ``id ASC NULLS FIRST``."""
+        """The columns that sort new files, e.g. ``id ASC NULLS FIRST``."""
         return tuple(map(str, read_sort_keys(self._table.metadata)))
 
     @property
@@ -222,14 +222,13 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             keep_last: How many snapshots of each branch stay, however old they are; by default
                 ``history.expire.min-snapshots-to-keep`` (1).
             dry_run: Whether only to list the snapshots and the files.
-            force: Whether the retention may be shorter than that of the table. No other job may then read or write the
-                table.
+            force: Whether the retention may be shorter than the table's. No other job may then read or write the table.
 
         Raises:
-            RetentionTooShort: the retention is shorter than that of the table.
+            RetentionTooShort: the retention is shorter than the table's.
             InvalidOption: the retention is negative, the number is not positive, or a property is not a number.
             UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
-            UnsupportedFeatureForWrite: the files are also those of another table, or ``gc.enabled`` is false.
+            UnsupportedFeatureForWrite: the files also belong to another table, or ``gc.enabled`` is false.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             CorruptFile: a manifest cannot be read; nothing is deleted.
             StorageError: the catalog or the store returned an error. Another vacuum deletes the rest.
@@ -291,8 +290,8 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
 
         Args:
             name: Its name.
-            version: As for `create_branch`.
-            timestamp: As for `create_branch`.
+            version: See `create_branch`.
+            timestamp: See `create_branch`.
             keep_hours: How long a vacuum keeps the tag after its snapshot was made; by default forever.
 
         Raises:

@@ -74,7 +74,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     Raises:
         IcebergUnavailable: PyIceberg is not installed.
-        InvalidOption: the name has no namespace, or the catalog is none of these.
+        InvalidOption: the name has no namespace, or the catalog is not one of these.
         CatalogNotFound: the configuration does not have the catalog.
         IcebergTableNotFound: the catalog does not have the table.
         VersionNotFound: the table does not have the branch.
@@ -101,7 +101,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     @property
     def location(self) -> str:
-        """The URL below which the table has its files."""
+        """The URL of the folder with the table's files."""
         return str(self._table.location())
 
     @property
@@ -111,7 +111,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     @property
     def version(self) -> int | None:
-        """The id of the snapshot; None if there is none yet."""
+        """The id of the snapshot; None if the table has no snapshot yet."""
         snapshot = self._point(None).snapshot
         return None if snapshot is None else snapshot.snapshot_id
 
@@ -159,8 +159,8 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             timestamp: Reads the snapshot that was current at this time; a string is ISO 8601, in UTC by default.
             branch: Reads the newest snapshot of this branch.
             tag: Reads the snapshot of this tag.
-            unified: Whether to return one column for each source field, which combines all table columns of that field:
-                in their common type, or as a string if there is none. ``where`` refers to the table columns.
+            unified: Whether to return one column for each source field, which combines all table columns of that field
+                in their common type, or as a string without a common type. ``where`` refers to the table columns.
             row_lineage: Whether to add ``_row_id`` and ``_last_updated_sequence_number``, which tables of format
                 version 3 have; null in rows from before the table had that version.
             spark: The session, classic or Connect; by default the active one, else a local one.
@@ -253,10 +253,11 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Args:
             frame: The rows.
-            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it too.
-            merge_schema: As in `append`.
-            widening: As in `append`.
-            cast: As in `append`.
+            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it as
+                well.
+            merge_schema: See `append`.
+            widening: See `append`.
+            cast: See `append`.
 
         Raises:
             SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
@@ -277,7 +278,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> TableChange[Self]:
         """Delete rows in one commit, and return the `TableChange`; if no row matches there is no commit.
 
-        Files that also have other rows are rewritten (copy-on-write), whatever ``write.delete.mode`` says.
+        Files that also have other rows are rewritten (copy-on-write), regardless of ``write.delete.mode``.
 
         Args:
             where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A
@@ -584,7 +585,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
     @check_arguments
     def change_columns(self, operations: Sequence[Operation]) -> Self:
-        """Apply operations in one commit, all of them or none, and return the table.
+        """Apply operations in one commit, all or nothing, and return the table.
 
         Args:
             operations: Operations of `widen.types` on the columns of the newest version.

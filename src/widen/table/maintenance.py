@@ -517,7 +517,7 @@ class FeatureRemoval:
 
 
 def forget_type_changes(renewal: OldFileRewrite, operation: str) -> Committed | None:
-    """Rewrite all old files and remove the recorded type changes; return the commit, or None if there were none.
+    """Rewrite all old files and remove the recorded type changes; return the commit, or None without type changes.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening (allowed if all data files have the table's types)
     """
@@ -576,8 +576,8 @@ def _has_checkpoint(store: LogStore, version: int) -> bool:
 def history_contains(snapshot: Snapshot, row: RemovableFeature) -> bool:
     """Return whether any readable version, up to this one, contains a trace of a feature.
 
-    Reads the oldest checkpoint from which all later versions can be reconstructed, and every existing commit, also
-    those before that checkpoint.
+    Reads the oldest checkpoint that allows all later versions to be reconstructed, and every existing commit, even
+    commits before that checkpoint.
 
     Source: Delta Spark's DROP FEATURE … TRUNCATE HISTORY
     """
@@ -639,7 +639,7 @@ def protect_vector_files(store: LogStore) -> None:
 
 
 def _vector_tombstones(snapshot: Snapshot) -> list[str]:
-    """Return the paths of the deletion vector files that unexpired tombstones need and that have none themselves."""
+    """Return the paths of the deletion vector files that unexpired tombstones need and that have no tombstone."""
     since_ms, location = current_ms() - retention_ms(snapshot.properties), snapshot.location
     removed = [remove for remove in snapshot.removed_files() if (remove.deletion_timestamp or 0) > since_ms]
     vectors = [locate_vector(each.deletion_vector) for each in removed if each.deletion_vector is not None]
@@ -667,21 +667,20 @@ class VacuumMixin(TableVersion):
         """Delete the files that no version within the retention needs, and return the `Vacuumed`.
 
         These are files that were removed longer ago than the retention, with their deletion vectors and change files,
-        and files that killed jobs left behind. Files that are younger than the retention stay, and so does everything
+        and files that killed jobs left behind. Files that are younger than the retention stay, as does everything
         outside of the table. Two commits, ``VACUUM START`` and ``VACUUM END``, record this in the history. Older
         versions and their changes can then no longer be read.
 
         Args:
             retention_hours: How long files are kept; by default ``delta.deletedFileRetentionDuration`` (7 days).
             dry_run: Whether only to list the files.
-            force: Whether the retention may be shorter than that of the table. No other job may then read or write the
-                table.
+            force: Whether the retention may be shorter than the table's. No other job may then read or write the table.
             spark: A session, classic or Connect, whose executors list and delete the files of a very large table in an
                 object store; by default this process does it.
 
         Raises:
-            RetentionTooShort: the retention is shorter than that of the table.
-            InvalidOption: the retention is negative, or that of the table is not an interval.
+            RetentionTooShort: the retention is shorter than the table's.
+            InvalidOption: the retention is negative, or the table's retention is not an interval.
             UnsupportedFeature: the table has a feature that this version does not support.
             ContentionError: too many conflicts, or the outcome of a commit is unknown.
             CorruptLog: the log is damaged.

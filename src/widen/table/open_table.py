@@ -56,7 +56,7 @@ class OpenTable(ABC):
     @property
     @abstractmethod
     def version(self) -> int | None:
-        """The number of the version; of an Iceberg table the id of its snapshot, None if it has none yet."""
+        """The number of the version; for an Iceberg table the id of its snapshot, None if it has no snapshot yet."""
 
     @property
     def schema(self) -> StructType:
@@ -76,7 +76,7 @@ class OpenTable(ABC):
     def history(self, limit: int | None = None) -> History:
         """Return the commits of the table, newest first: version, time and provenance of each.
 
-        Of an Iceberg table these are the snapshots before the current one, as far as they have not expired.
+        For an Iceberg table these are the ancestors of the current snapshot that have not expired.
 
         Args:
             limit: The maximum number of commits.
@@ -156,8 +156,8 @@ class OpenTable(ABC):
 
         Args:
             name: The name of the view, as written in SQL.
-            rows: The table of the view, as written in SQL; by default ``delta.`<location>```, for which Spark needs
-                Delta Lake, or the name of the Iceberg table, in a catalog of the engine.
+            rows: The table of the view, as written in SQL; by default ``delta.`<location>```, which needs Delta Lake on
+                Spark, or the name of the Iceberg table, in a catalog of the engine.
             temporary: Whether to create a temporary view.
 
         Source: docs/evolution-rules.md#one-logical-field
@@ -210,7 +210,7 @@ class ColumnMethodsMixin(OpenTable):
 
     @abstractmethod
     def change_columns(self, operations: Sequence[Operation]) -> Self:
-        """Apply operations in one commit, all of them or none, and return the table at its new version."""
+        """Apply operations in one commit, all or nothing, and return the table at its new version."""
 
     @check_arguments
     def rename_column(self, column: AnyPath, name: str) -> Self:

@@ -55,7 +55,7 @@ class Vacuumed(Generic[_Table]):
         size_bytes: Their total size.
         kept_since: All versions since this time can still be read.
         is_dry_run: Whether the files were only listed.
-        expired: Of an Iceberg table: the ids of the snapshots that have expired, or would.
+        expired: The ids of the snapshots that have expired, or would, for an Iceberg table.
     """
 
     table: _Table

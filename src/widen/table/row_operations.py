@@ -58,9 +58,10 @@ class RowChangesMixin(TableVersion):
 
         Args:
             frame: The rows.
-            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it too.
+            where: The condition on the rows to replace, in Spark SQL or as a column; every new row must match it as
+                well.
             partitions: ``static``, or ``dynamic`` to replace only the partitions of the new rows.
-            overwrite_schema: Whether to replace the schema of the table with that of the data.
+            overwrite_schema: Whether to replace the schema of the table with the schema of the data.
             merge_schema: Whether to add new columns and, where type widening is enabled, widen types; the default is
                 `spark.databricks.delta.schema.autoMerge.enabled`.
             widening: Which types may widen then: ``always``, ``same_family`` or ``never``; the default is
@@ -305,7 +306,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class MergeBuilder(Generic[_T]):
-    """A merge to which clauses are added one by one; nothing runs before `execute`.
+    """A merge that collects clauses one by one; nothing runs before `execute`.
 
     There are three kinds of clauses: matched, not matched, and not matched by source. For each row, the first clause of
     its kind whose condition is true applies; a clause without a condition applies to all rows of its kind. Expressions

@@ -67,8 +67,8 @@ class ReadAndAppendMixin(TableVersion):
             where: The condition on the rows; a string in Spark SQL also skips files by partition values and statistics.
             version: The version to read; without a version and a timestamp, the version of this object.
             timestamp: Reads the newest version that is not later than this; a string is ISO 8601, in UTC by default.
-            unified: Whether to return one column for each source field, which combines all table columns of that field:
-                in their common type, or as a string if there is none. ``where`` refers to the table columns.
+            unified: Whether to return one column for each source field, which combines all table columns of that field
+                in their common type, or as a string without a common type. ``where`` refers to the table columns.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
@@ -234,7 +234,8 @@ class LocalFramesMixin(TableVersion):
             where: The condition on the rows; as a string in Spark SQL it also skips files, and needs no Spark if it
                 compares columns with constants.
             limit: The maximum number of rows to return: any of them.
-            max_rows: The number of rows above which the call is refused, so that no large table comes by accident.
+            max_rows: The maximum number of rows; above it the call is refused, so that no large table comes by
+                accident.
             spark: The session; by default the active one, else a local one, and only if it is needed.
 
         Raises:
@@ -395,10 +396,10 @@ def create_table_as(
 
     Args:
         location: A local path or a URL of an object store.
-        rows: The rows; their columns become those of the table.
-        partition_by: As for `create_table`.
-        cluster_by: As for `create_table`.
-        properties: As for `create_table`.
+        rows: The rows; their columns become the columns of the table.
+        partition_by: See `create_table`.
+        cluster_by: See `create_table`.
+        properties: See `create_table`.
 
     Raises:
         TableAlreadyExists: there is already a table at this location; nothing is written.

@@ -48,7 +48,7 @@ CASES: dict[str, bytes] = {
     "a separator at the end of each row": HEAD + b"1,a,\n2,c,\n",
     "a separator at the end of the header": b"n,name,\n1,a,\n2,c,\n",
     "only separators": HEAD + b"1,a\n,\n2,c\n",
-    "a separator other than that of the header": HEAD + b"1;a\n2;c\n",
+    "a separator that differs from the header's": HEAD + b"1;a\n2;c\n",
     # lines
     "CRLF": b"n,name\r\n1,a\r\n2,c\r\n",
     "CR": b"n,name\r1,a\r2,c\r",

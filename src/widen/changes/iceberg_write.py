@@ -431,7 +431,7 @@ def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMa
     """Return the deleted rows of the files of a scan for `IcebergFileScan`.
 
     Raises:
-        NotLocal: they are many, or their values say which they are.
+        NotLocal: there are too many, or equality deletes remove them.
     """
     found = deleted_positions(source, scan) if scan.deletes else {}
     if found is None:

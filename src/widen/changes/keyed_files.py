@@ -1,4 +1,4 @@
-"""The rows of a table that a batch by key is for, as this process finds, reads and compares them.
+"""Find, read and compare the target rows of a keyed load, without Spark.
 
 Delta and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
 

@@ -104,7 +104,7 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
             return False
         data_type, place = columns[0]
         if path == rules.sequence_by and data_type not in EXACT_ORDERS:
-            return False  # not every value has a place in the order
+            return False  # not every value can be ordered
         physical = to_physical_path(view.schema, place, mode)
         if place[0] in view.partition_columns:
             if any(add.partition_values.get(physical[0]) is None for add in adds):

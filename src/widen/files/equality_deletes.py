@@ -27,7 +27,7 @@ from widen.protocol.actions import Add
 def find_equal_rows(
     files: Sequence[ScannedFile], deletes: Sequence[DeleteFile], scan: IcebergFileScan, paths: Sequence[Path]
 ) -> dict[str, BitMap64]:
-    """Return the positions of the rows that equality deletes remove by the path of each file that has some.
+    """Map each file path to the positions of the rows that equality deletes remove.
 
     Args:
         deletes: Deletes that name the same columns.

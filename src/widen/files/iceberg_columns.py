@@ -367,7 +367,7 @@ class IcebergFileScan:
         io: Opens the files.
         schema: The columns to return, with field ids.
         mapping: The name mapping of the table, for files without field ids.
-        deleted: The positions of the deleted rows, by the path of each file that has some.
+        deleted: The positions of the deleted rows, by the path of each file with deleted rows.
     """
 
     io: FileIO

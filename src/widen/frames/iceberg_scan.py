@@ -340,7 +340,7 @@ def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan
 
 
 def delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
-    """Return a test of whether a delete file may apply to a data file, which looks at no delete file one by one."""
+    """Return a predicate that tells whether any delete file may apply to a data file, without scanning the list."""
     newest: dict[tuple[str | None, str | None], int] = {}
     for delete in deletes:
         key = (delete.data_file, None) if delete.data_file else (None, delete.partition)
@@ -456,10 +456,10 @@ def are_few_positions(scan: IcebergScan) -> bool:
 
 
 def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64] | None:
-    """Return the deleted rows of the files of a scan by the path of each file that has some; read by this process.
+    """Map each file path to the positions of its deleted rows; reads the delete files in this process.
 
     Returns:
-        None if they may be too many, or if values say which they are that only Spark reads exactly.
+        None if there may be too many, or if only Spark reads the values of equality deletes exactly.
     """
     if not are_few_positions(scan):
         return None
@@ -613,7 +613,7 @@ def to_scan_column(value: Any, data_type: DataType) -> Column:
     if data_type == TIMESTAMP:
         return F.timestamp_micros(F.lit(plain))
     if data_type == TIMESTAMP_NTZ:
-        # As an interval since 1970: texts and Python's times end with the year 9999.
+        # Use an interval since 1970, because strings and Python datetimes end in year 9999.
         days, micros = divmod(plain, _DAY_MICROS)
         seconds = F.lit(Decimal(micros) / 1_000_000).cast("decimal(18,6)")
         return F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(F.lit(days), secs=seconds)

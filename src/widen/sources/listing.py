@@ -381,7 +381,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Return files without those that another path or a link has named before, the ones that are no link first."""
+    """Drop files that are listed twice, preferring real paths over links."""
     folders: dict[str, str] = {}
     kept: dict[str, SourceFile] = {}
     for file, real in sorted(

@@ -209,8 +209,9 @@ def start_stream(
 
 
 class _LocalQuery:
-    """A query over local files that runs in a thread of this process, with as much of the interface of Spark's queries
-    as `IngestStream` needs.
+    """A query over local files that runs in a thread of this process.
+
+    Implements the parts of Spark's StreamingQuery that `IngestStream` uses.
 
     Args:
         spark: The session for the work of the intervals.

@@ -335,7 +335,7 @@ def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterat
     Each batch comes with the index of its first row in the file.
 
     Args:
-        rows: How many rows a batch has at most.
+        rows: The maximum number of rows of a batch.
     """
     schema = to_arrow_schema(source)
     is_empty = True

@@ -817,7 +817,7 @@ def _ensure_types_exist(file: SourceFile, columns: Iterable[pa.Field]) -> None:
     """Check that every column has a type that tables support: Spark also refuses the file.
 
     Raises:
-        SourceContentError: one has.
+        SourceContentError: a column has such a type.
     """
     for column in columns:
         for inner in _inner_types(column.type):
@@ -848,7 +848,7 @@ def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructTyp
     """Check that the schema that Spark has written into a footer, which it prefers, says nothing else.
 
     Raises:
-        NotLocal: it does.
+        NotLocal: the metadata differs.
     """
     if text is None:
         return

@@ -618,7 +618,7 @@ def _fill(rows: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> DataFra
     if spec.missing is None:
         return writer.fill(rows, lambda _: F.lit(True))
     missing = F.col(spec.missing.column)
-    # The row with the note of a task is no record.
+    # The row with the note of a task is not a record.
     return writer.fill(rows, lambda name: F.coalesce(F.array_contains(missing, name), F.lit(False))).drop(
         spec.missing.column
     )

@@ -362,7 +362,7 @@ class SelectedRows:
                 refuse_several_matches(changed)
             tally = {row[0]: Counter({at: count for at, count in enumerate(row[4:]) if count}) for row in found}
             total = sum(tally.values(), Counter[int]())
-            # A matched row that no clause changes has a number, too, but no clause.
+            # A matched row that no clause changes also has a number, but no clause.
             lost = {key for key, each in tally.items() if key and _rows_of(each, kinds, *_REMOVING)}
             if not lost and not total and not operations:
                 return self._unchanged()

@@ -101,7 +101,7 @@ class HeldRows:
         return {path: own.drop_columns([FILE, CLAUSE]) for path, own in found.items()}
 
     def _by_path(self, scan: IcebergScan, rows: pa.Table) -> dict[str, pa.RecordBatch]:
-        """Return the rows of each file that has some, in their order."""
+        """Return the rows of each file with such rows, sorted by position."""
         if not len(rows):
             return {}
         paths = [file.path for file in scan.files]

@@ -332,7 +332,7 @@ _KINDS: Mapping[DataType, tuple[str, Callable[[pa.Array], pa.Array]]] = {
 
 
 def _order_number(values: pa.Array, data_type: DataType) -> pa.Array:
-    """Return numbers and times as numbers of the type `WIDE`; null for those without a place in the order."""
+    """Return numbers and times as numbers of the type `WIDE`; null for values that cannot be ordered."""
     wide = to_arrow(WIDE)
     if data_type in _FLOATING:
         return _to_wide(values.cast(pa.float64()))

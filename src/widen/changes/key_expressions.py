@@ -242,7 +242,7 @@ def ensure_one_record(rows: DataFrame) -> None:
     """Check that a batch without a sequence has no two different records of a key.
 
     Raises:
-        KeyRepeated: it has.
+        KeyRepeated: two records have the same key.
     """
     record = F.struct(IS_DELETE, CONTENT)
     repeated = rows.groupBy(KEY_TEXT).agg(F.min(record).alias("first"), F.max(record).alias("last"))
@@ -297,8 +297,8 @@ def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, 
 
     Args:
         newest: The result of `newest_by_key`.
-        old: The rows of the table that may have one of the keys, as `with_order` returns them.
-        deleted: The keys that were deleted, with their order; see `widen.changes.deleted_keys`.
+        old: The rows of the table that may have one of the keys; the result of `with_order`.
+        deleted: The keys that were deleted, with their sequence; see `widen.changes.deleted_keys`.
     """
     nothing = F.lit(None)
     decided = newest.select(KEY_TEXT, *_ORDER, _RECORDS)

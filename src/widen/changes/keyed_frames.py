@@ -76,7 +76,7 @@ _SIDE, _ROW, _ACTION, _APPLIED, _IS_WINNER, _NEXT = (
 )
 _WRITES, _REMOVES, _HAD_ROW = "__widen_writes", "__widen_removes", "__widen_had"
 _RESCUED = "__widen_rescued"
-"""Of an event, what the rescue column has of each field; see `_RescueColumn.find`."""
+"""What the rescue column has of each field of an event; see `_RescueColumn.find`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,7 +490,7 @@ def _versions(
         columns = (KEY_TEXT, NUMBER, TEXT, F.lit(True), F.lit(None).cast("string"), F.lit(_REMEMBERED))
         events.append(deleted.join(keys, KEY_TEXT, "left_semi").select(*nothing, *columns))
     is_delete, side = F.col(IS_DELETE), F.col(_SIDE)
-    # Of several events at one time one counts: a deletion, else the larger content, and what is known already.
+    # One of several events with the same sequence counts: a deletion, else the larger content, then what is known.
     winner = Window.partitionBy(KEY_TEXT, NUMBER, TEXT).orderBy(
         is_delete.desc(), F.when(is_delete, side).desc(), F.col(CONTENT).desc_nulls_last(), side.desc()
     )

@@ -502,7 +502,7 @@ class _Decision:
         if count_true(is_known) < len(found) or deleted_at is None:
             return None  # an older table may have several rows of a key
         deletes, old_of = batch.is_delete.take(row), old.take(code)
-        # Of different records with one sequence the contents decide, as only Spark orders them.
+        # The contents decide between different records with one sequence, as only Spark orders them.
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(code[1:], code[:-1]))
         is_twice = pc.fill_null(pc.equal(sequence, old_of), False)
         is_twice = pc.and_(is_twice, pc.invert(deletes))  # a deletion wins

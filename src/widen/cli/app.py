@@ -253,7 +253,7 @@ class WidenGroup(TyperGroup):
             if error.fields.get("location") == STDOUT:
                 error.committed = made[-1]
                 raise
-            # What is read to report a change may fail, too: a caller who repeated the command would make it twice.
+            # What is read to report a change may also fail: a caller who repeated the command would make it twice.
             location, version = made[-1]
             raise PostCommitFailed(version=version, location=location, reason=error.message.rstrip(".")) from error
         except KeyboardInterrupt as interrupt:

@@ -661,7 +661,7 @@ def ensure_new(new: bool, options: Mapping[str, object]) -> None:
     """Check that no option about new files is given without ``--new``.
 
     Raises:
-        OptionMissing: one is.
+        OptionMissing: an option is given without it.
     """
     for option, value in options.items():
         if value is not None and not new:

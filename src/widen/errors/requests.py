@@ -20,7 +20,7 @@ def ensure_without_credentials(option: str, address: str) -> None:
         option: What the caller names the address.
 
     Raises:
-        InvalidOption: it has.
+        InvalidOption: the address has credentials.
     """
     if has_credentials(address):
         expected = "Must not contain credentials: pass them as storage options, or set them in the environment."

@@ -112,7 +112,7 @@ def merge_pass(known: Observation, seen: Observation, schema: StructType, policy
     """Return what is known of a batch after one more pass, and whether it has to be observed again.
 
     A name that turns out to be a field of its own may have stood for another field until then, in records that have
-    it alone. Of these values nobody knows any more which field they belong to.
+    it alone. It is then unknown which field these values belong to.
 
     Args:
         schema: The columns in that pass.

@@ -184,7 +184,7 @@ _NAMES = re.compile(
     rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/|(?P<names>{_NAME}(?:\s*\.\s*{_NAME})*)(?!\s*\()""",
     re.DOTALL,
 )
-"""Texts and comments of a condition, which stay as they are, and the names of columns; functions are no columns."""
+"""Texts and comments of a condition, which stay as they are, and the names of columns; functions are not columns."""
 
 
 def _spell_names(match: re.Match[str], schema: StructType) -> str:

@@ -203,7 +203,7 @@ class Policy:
         envelope: What the documents of the source are, if they are not the records themselves.
         history: The field that orders the versions of a row, for a table that keeps them.
         names: When two names mean one field; None if neither the caller nor an earlier load has said it.
-        allows_nan: Whether NaN, Infinity and -Infinity in JSON are doubles; otherwise such texts are no records.
+        allows_nan: Whether NaN, Infinity and -Infinity in JSON are doubles; otherwise such texts are not records.
     """
 
     mode: Mode = Mode.WIDEN

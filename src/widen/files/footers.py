@@ -454,7 +454,7 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
 
 def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the columns that have another name in a file, as `names_in_file` returns them."""
+    """Yield the columns that have another name in a file, in the form of `names_in_file`."""
     find = _field_finder(struct, ID)
     by_field = {field.name: column for column in columns if (field := find(column))}
     used_names = {similarity_key(column.name) for column in columns}

@@ -2,7 +2,7 @@
 
 Arrow's default is a dictionary for every column, up to a size. A column of different values then has all of them twice
 as large: once in the dictionary, and once as numbers that hardly compress. Spark's own writer gives such a dictionary
-up after its first page. Here the first rows decide, too, but before anything is written.
+up after its first page. The first rows decide here as well, but before anything is written.
 
 Source: the Parquet format, "Encodings"; PyIceberg: ``Table properties``
 """

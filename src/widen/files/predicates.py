@@ -215,7 +215,7 @@ def _is_null_constant(node: Any) -> bool:
 
 
 def _is_operand(node: Any, scope: PredicateScope) -> bool:
-    """Return whether a node is a column of the table or a constant, so that null beside it is no error for Spark."""
+    """Return whether a node is a column of the table or a constant, so that Spark allows null beside it."""
     inner = node.unnest()
     inner = inner.this if isinstance(inner, sql.Neg) else inner
     return isinstance(inner, (sql.Null, sql.Boolean, sql.Literal)) or _column(inner, scope) is not None
@@ -265,7 +265,7 @@ def _negate(value: Constant) -> Constant:
 
 
 _SMALLEST = (-(2**31), -(2**63))
-"""The integers whose negation is no integer of the same type."""
+"""The integers whose negation is not an integer of the same type."""
 
 
 def _number(text: str) -> int | float | Decimal | UnknownValue:

@@ -457,7 +457,7 @@ def select_steps(steps: Sequence[PipelineStep], only: Sequence[str] | None) -> t
     """Return the steps with these names, in the order of the file; by default all.
 
     Raises:
-        InvalidOption: there is no step of a name.
+        InvalidOption: no step has one of the names.
     """
     names = [step.name for step in steps]
     for name in only or ():

@@ -114,7 +114,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
     if mapping is not None:
         _keep_names(transaction, mapping)
     if sets_sources:
-        # A load that adds columns meanwhile records their sources, too: its schema is another one.
+        # A load that adds columns meanwhile also records their sources: its schema is another one.
         base = table_update.AssertCurrentSchemaId(current_schema_id=transaction._table.metadata.current_schema_id)
         sources = table_update.SetPropertiesUpdate(updates={SOURCES: encode_sources(schema)})
         transaction._apply((sources,), (base,))

@@ -82,7 +82,7 @@ def ensure_regular(path: str) -> None:
     """Check that a local path is not a folder, a pipe or a device, which would be read without end.
 
     Raises:
-        CorruptFile: it is.
+        CorruptFile: the path is one of these.
     """
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):

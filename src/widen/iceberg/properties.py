@@ -341,7 +341,7 @@ def ensure_not_own(keys: Iterable[str]) -> None:
     """Check that no property records what Widen has done.
 
     Raises:
-        InvalidOption: one does.
+        InvalidOption: a property is one of these.
     """
     own = next((key for key in keys if key == SOURCES or key.startswith((STREAM, BRANCH_STREAM))), None)
     if own is not None:

@@ -476,7 +476,7 @@ def ensure_paths_hide_nothing(batch: Batch, policy: Policy) -> None:
     The path of a file is stored as it is: in the record of loads, in positions and in the quarantine.
 
     Raises:
-        InvalidOption: one is.
+        InvalidOption: folders spell out a hidden field.
     """
     folders = {similarity_key(name): name for name in batch.names - {SOURCE_FILE, LOADED_AT}}
     for option, paths in (("mask", policy.masked), ("exclude", policy.excluded)):

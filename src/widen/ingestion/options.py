@@ -389,7 +389,7 @@ def check_places(
     places = {"checkpoint": checkpoint}
     if table is not None:
         places |= {"into": table.location, "quarantine": table.quarantine(quarantine).location}
-    # The name of a table in a catalog is no path.
+    # The name of a table in a catalog is not a path.
     own = {option: place for option, place in places.items() if place and "/" in place}
     if not isinstance(source, DataFrame):
         check_source(to_paths(source), own, spark=spark, is_new=is_new, follows=follows)

@@ -316,7 +316,7 @@ def is_truncated(snapshot: Snapshot) -> bool:
 def earliest_reliable_checkpoint(listing: LogListing) -> int | None:
     """Return the version of the oldest checkpoint that allows all later versions to be reconstructed; None without one.
 
-    The commit of that version must exist, too, and no later commit may be missing.
+    The commit of that version must also exist, and no later commit may be missing.
 
     Source: Delta Spark.
     """

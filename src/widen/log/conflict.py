@@ -296,7 +296,7 @@ HARMLESS_PROPERTIES: frozenset[str] = frozenset(
 """Properties that another writer may set meanwhile without affecting the files of our transaction."""
 
 _HARMLESS_COLUMN_KEYS = (COLUMN_ID, PHYSICAL_NAME, HIGH_WATER_MARK)
-"""Metadata keys of columns that are harmless, too: column ids, and high water marks of identity columns."""
+"""Metadata keys of columns that are also harmless: column ids, and high water marks of identity columns."""
 
 
 def find_conflict(ours: Transaction, theirs: WinningCommit, location: str) -> ContentionError | None:

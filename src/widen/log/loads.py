@@ -238,7 +238,7 @@ _decoder = msgspec.json.Decoder(_RecordWire)
 
 
 MAX_INLINE_FILES, MAX_SEGMENTS = 256, 16
-"""From how many files on a record becomes a segment, and from how many segments on they become one."""
+"""A record with this many files becomes a segment, and this many segments become one."""
 
 CLEANUP_EVERY, KEPT_MS = 64, 24 * 3600 * 1000
 """After how many records old ones are deleted, and how long a record that is not needed any more is kept: another

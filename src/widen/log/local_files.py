@@ -322,7 +322,7 @@ def _staged_file(target: str, data: bytes) -> Iterator[str]:
             _stage(target, staged, data)
             yield staged
         finally:
-            # On a read-only disk this fails, too; the error of the write says whether the target can be there.
+            # On a read-only disk this also fails; the error of the write says whether the target can be there.
             with contextlib.suppress(OSError):
                 os.unlink(staged)
         # The new name is durable only after the folder is flushed; before that, a crash can lose a committed version.

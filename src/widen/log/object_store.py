@@ -215,7 +215,7 @@ class ObjectStoreFiles(FileStore):
         return sorted((e for e in entries if deep or e.path.count("/") == depth), key=lambda entry: entry.path)
 
     def list_range(self, after: str, last: str) -> Iterator[FileEntry]:
-        """Yield the files whose paths come after one path, up to another one; an empty text is no bound."""
+        """Yield the files whose paths come after one path, up to another one; an empty text means no bound."""
         return takewhile(lambda entry: not last or entry.path <= last, self._entries("", after))
 
     def _entries(self, folder: str, start: str) -> Iterator[FileEntry]:

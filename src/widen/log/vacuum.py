@@ -192,7 +192,7 @@ def _commit_end(store: LogStore, status: str, metrics: Mapping[str, int]) -> Com
 class _VisibleNames:
     """Which files may be deleted at all: not hidden ones, except partitions, change files and our own leftovers.
 
-    Files of another table in a folder of this one stay, too; Delta Spark would delete them.
+    Files of another table in a folder of this one also stay; Delta Spark would delete them.
 
     Args:
         partition_columns: The logical and the physical names of the partition columns.

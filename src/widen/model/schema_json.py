@@ -167,8 +167,8 @@ def has_metadata_as_text(schema_string: str) -> bool:
 def _restore_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
     """Return metadata with values instead of the texts of values; a text of anything else is kept.
 
-    A source or another name of it that is no list of texts is left out: only Widen reads it, and a column without one
-    is matched by name.
+    A source or another name of it that is not a list of texts is left out: only Widen reads it, and a column without
+    one is matched by name.
     """
     wrong = {key: value for key, value in metadata.items() if isinstance(value, str) and key in TYPES_OF_METADATA}
     if wrong:

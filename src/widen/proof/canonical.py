@@ -109,7 +109,7 @@ EXACT_WHOLE = 2**53
 MAX_DIGITS = 38
 
 NON_FINITE = ("NaN", "Infinity", "-Infinity")
-"""The doubles that are no numbers of JSON, as `allow_nan` spells them; their forms are these texts with a mark."""
+"""The doubles that are not JSON numbers, as `allow_nan` spells them; their forms are these texts with a mark."""
 
 # The default context of Python rounds to 28 digits, and a JSON number may have any number of them.
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)

@@ -50,7 +50,7 @@ class TableDigest:
             raise pa.ArrowInvalid(f"a batch has the columns {names}")
         for part in batch.slice(0).to_batches(_BATCH_ROWS) if isinstance(batch, pa.Table) else _slices(batch):
             self._add(part)
-        for name in names:  # a table without rows has columns, too
+        for name in names:  # a table without rows also has columns
             self.columns.setdefault(name, 0)
 
     def _add(self, batch: pa.RecordBatch) -> None:
@@ -84,7 +84,7 @@ def digest_batches(batches: Iterable[pa.RecordBatch | pa.Table], schema: Iterabl
     """Return the digest of batches.
 
     Args:
-        schema: The names of the columns, in case that there are no batches.
+        schema: The names of the columns, for an answer without batches.
     """
     digest = TableDigest(columns=dict.fromkeys(schema, 0))
     for batch in batches:

@@ -189,7 +189,7 @@ def _column(names: Sequence[str], schema: StructType) -> _Operand:
     A field that has no column yet is null.
 
     Raises:
-        UnsupportedCondition: the field has other columns, too, or its values are no scalars.
+        UnsupportedCondition: the field also has other columns, or its values are not scalars.
     """
     path: list[str] = []
     found: DataType = schema

@@ -219,7 +219,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
 
 
 def _ambiguous_timestamp(columns: ColumnDepths, value: Json) -> Any:
-    """Return the timestamp of an integer that is in an array, too: a date would be in the same two columns."""
+    """Return the timestamp of an integer that may be in an array: a date would be in the same two columns."""
     if not isinstance(value, NumberToken):
         return None
     timestamps = (column for column, dim in columns if not dim and column.type_name == "timestamp" and column.has_dates)

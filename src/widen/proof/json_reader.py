@@ -149,7 +149,7 @@ def split_into_parts(data: bytes) -> Iterator[bytes]:
 def split_into_records(text: bytes, *, allows_nan: bool = False) -> list[bytes]:
     """Return the texts in a text that is not one record: the texts of several records, or of the items of an array.
 
-    A text without a record is one text. An array is one, too, unless one of its items is an object.
+    A text without a record is one text. An array is also one text unless one of its items is an object.
     """
     content = text.removeprefix(_BOM.encode()).strip(_SPACE.encode())
     if content[:1] != b"[":
@@ -182,7 +182,7 @@ _any_json = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 def array_items(data: bytes) -> list[bytes] | None:
     """Return the texts of the items of an array, or None if the data is not an array.
 
-    Items that are not JSON are items, too, where commas and brackets still say where they end.
+    Items that are not JSON are also items where commas and brackets still say where they end.
 
     Args:
         data: The text of the array without space around it.

@@ -237,7 +237,7 @@ SCALAR_READERS: Mapping[str, Callable[[pa.Array], list[Any]]] = MappingProxyType
 
 def _merge_values(parts: ColumnValues) -> Any:
     """Return the value that the columns of a field hold together; all of them are non-null here."""
-    # The order of the columns decides: the first that is no array has the value as it was, the others have other
+    # The order of the columns decides: the first that is not an array has the value as it was, the others have other
     # forms of it.
     scalars = [(column, value) for column, dim, value in parts if not dim and column.type_name != MAP]
     if scalars:

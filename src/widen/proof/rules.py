@@ -432,7 +432,7 @@ UNKNOWN: Final = object()
 
 
 def read_default(field: Field) -> Json | object:
-    """Return the value that a column has where its field is missing, as JSON; `UNKNOWN` if it is no plain literal.
+    """Return the value that a column has where its field is missing, as JSON; `UNKNOWN` if it is not a plain literal.
 
     Source: PROTOCOL.md#default-columns; Spark's literals
     """

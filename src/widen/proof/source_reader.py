@@ -125,7 +125,7 @@ class SourceReader:
         if not (self._keeps_corrupt and isinstance(file_values, PlacedFileValues)):
             yield ExpectedRow(form, 1, hidden)
             return
-        # Of the fields of its file, it has the path and the time, which are the last ones.
+        # It has the path and the time of its file's fields, which are the last ones.
         both = list(add_file_values({}, file_values).items())[-2:]
         own, counts = self._expectation.expect(dict(both))
         yield ExpectedRow([*form, own] if own else form, 1 + counts.values, hidden + counts.converted)

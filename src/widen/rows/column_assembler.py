@@ -408,7 +408,7 @@ def _has_duplicates(text: bytes, decoded: Any) -> bool:
     """
     encoded = _encode(decoded)
     if b"\\" not in text:
-        # Of two equal keys the decoder keeps the last; the encoded value then lacks at least the quotes of one key.
+        # The decoder keeps the last of two equal keys; the encoded value then lacks at least the quotes of one key.
         return text.count(b'"') != encoded.count(b'"')
     return _UNCOUNTABLE.search(text) is not None or len(_KEY_END.findall(text)) != len(_KEY_END.findall(encoded))
 

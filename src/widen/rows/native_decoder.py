@@ -404,7 +404,7 @@ def _nested_forms(item: ShapedField) -> dict[str, tuple[int, int]]:
     arrays = [slot for slot in item.slots if slot.dim and item.is_decodable(slot)]
     records = [slot for slot in item.slots if slot.record is not None and not slot.dim]
     forms: dict[str, tuple[int, int]] = {}
-    # Of two array columns, the form of an array does not say which of them takes it.
+    # For two array columns, the form of an array does not say which of them takes it.
     if sum(slot.dim > 0 for slot in item.slots) == 1:
         for slot in arrays:
             kinds = _own_kinds(slot) or (_OWN_KINDS.get(slot.word, 0) if slot.name in item.base else 0)
@@ -413,7 +413,7 @@ def _nested_forms(item: ShapedField) -> dict[str, tuple[int, int]]:
                 forms[slot.name] = form
     record_arrays = [slot for slot in arrays if slot.record is not None]
     if len(records) == 1 and len(record_arrays) <= 1:
-        # A record goes to a column of arrays of records, too, as their only item.
+        # A record also goes to a column of arrays of records, as their only item.
         for slot in (*records, *record_arrays):
             own, item_takes = forms.get(slot.name, (0, 0))
             forms[slot.name] = own | RECORD, item_takes

@@ -145,7 +145,7 @@ def _map_to_cell(entries: MapEntries, slot: ColumnSlot) -> Any:
     items = list(entries.values())
     cells = _array_to_cell(items, slot, slot.dim)
     if cells is MISSING and not any(map(has_leaf, items)):
-        cells = [None] * len(items)  # the keys are values, too
+        cells = [None] * len(items)  # the keys are also values
     return MISSING if cells is MISSING else list(zip(entries, cells, strict=True))
 
 
@@ -161,7 +161,7 @@ def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
     """Return the part of a record that no column holds as JSON text, or None if the columns hold all of it.
 
     An array or a map with a value that no column holds is rescued in full, so that the text shows where the value
-    stood. Null, ``[]`` and ``{}`` are values, too: a column of the field holds a null, an array column of enough levels
+    stood. Null, ``[]`` and ``{}`` are also values: a column of the field holds a null, an array column of enough levels
     ``[]``, and a column of records or maps ``{}``.
 
     Args:

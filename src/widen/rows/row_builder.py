@@ -114,7 +114,7 @@ class OriginColumn:
 class MissingColumn:
     """The column that lists, of some columns of the table, those whose field a record does not have.
 
-    A null that a record says is no missing field, but both are null in the columns of the table.
+    A null in a record is not a missing field, but both are null in the columns of the table.
 
     Args:
         names: The columns of the table.
@@ -480,7 +480,7 @@ class RowBuilder:
     def _exact_row(
         self, record: dict[str, JsonDocument], at: RecordPosition, text: bytes | None = None
     ) -> Iterator[Row]:
-        """Yield the row of a record. Of a quarantined record yield its text if there is an origin column."""
+        """Yield the row of a record. For a quarantined record, yield its text if there is an origin column."""
         versioned = _with_version(record, self._policy.history)
         ruled = self._rules.record(self._with_field_names(versioned, self._names))
         # Fixed columns come before everything else: a quarantined record must not be observed, or the plan would add

@@ -484,7 +484,7 @@ def _decided_type(item: MultiColumnField, natives: Mapping[str, Any]) -> Any:
 def _is_decided(item: MultiColumnField, arrays: list[ColumnSlot], records: list[ColumnSlot]) -> bool:
     """Return whether the JSON form of every value of a field determines its columns, and no column needs the text."""
     python_types = item.converter.python_types
-    # Of two array columns, or two record columns, the JSON form does not say which takes the value.
+    # For two array columns, or two record columns, the JSON form does not say which takes the value.
     if len(arrays) > 1 or len(records) > 1 or item.converter.deciders or not (arrays or records or python_types):
         return False
     if not all(native_type(slot) for slot in item.slots if slot not in (*arrays, *records)):

@@ -27,7 +27,7 @@ from widen.schema.source_metadata import naming_order, role_of, source_key, sour
 #     {"id": 1}                    id stands for ID: no field has the very name, and ID is the only one in another case.
 #     {"User": {"NAME": "a"}}      is read as {"user": {"name": "a"}}
 #     {"ID": 1, "id": 2}           id is a field of its own: the record has both. It gets a column id_2.
-#     {"Id": 3}                    From then on, Id is a field of its own, too: nobody can say which one it means.
+#     {"Id": 3}                    From then on, Id is also a field of its own: nobody can say which one it means.
 
 
 @dataclass(slots=True)

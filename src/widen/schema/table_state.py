@@ -218,7 +218,7 @@ def _name_parts(column: Any) -> list[Any]:
 
 
 def _is_known(path: Path, schema: StructType) -> bool:
-    """Return whether a schema has a path. Every key of a map counts, and what is no field, such as a part of a text."""
+    """Return whether a schema has a path. Every key of a map counts, and so does a part of a text."""
     found: DataType = schema
     for name in path:
         while isinstance(found, ArrayType):

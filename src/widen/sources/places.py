@@ -223,7 +223,7 @@ def ensure_other_table(table: FoundTable, own: Mapping[str, str]) -> None:
         own: What the ingestion writes, by the name of the option.
 
     Raises:
-        InvalidOption: it does.
+        InvalidOption: the source is also an output.
     """
     for option, place in own.items():
         if _is_same_place(table.root, place):
@@ -317,7 +317,7 @@ def _is_same_place(one: str, other: str) -> bool:
 def _named_places(spark: SparkSession | None, path: str) -> list[str]:
     plain = to_local(path)
     if plain is not None and (spark is None or is_driver(spark)):
-        # What matches nothing may be in a table, too: the folder before the pattern tells.
+        # A pattern without matches may also be in a table: the folder before the pattern tells.
         return expand_local(path) or [plain[: _first_special(plain)].rpartition("/")[0] or "/"]
     return [] if spark is None else [path[: _first_special(path)]]
 

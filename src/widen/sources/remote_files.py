@@ -27,7 +27,7 @@ _REQUESTS_AT_ONCE, _LISTED_AT_ONCE = 32, 1_000
 _STORE = re.compile(r"((?:s3a?|gs|abfss?)://[^/]+)/*(.*)", re.IGNORECASE | re.DOTALL)
 _SPECIAL, _ONLY_SPARK = re.compile(r"[*?\[{\\]"), re.compile(r"[{}\\]")
 _FIRST_READ, _LONGEST_READ = 2**16, 2**23
-"""How many bytes are requested first, and at most; the number doubles from request to request."""
+"""The number of bytes of the first request, and the maximum; the number doubles from request to request."""
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")

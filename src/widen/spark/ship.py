@@ -157,7 +157,7 @@ def freeze_imports() -> None:
     Modules are never garbage, but each collection looks at all of their objects, which takes longer than a small task.
     Once is enough: the objects of later tasks must stay collectable.
     """
-    # Where no Spark is loaded, this is no task of it.
+    # If Spark is not loaded, this is not a Spark task.
     if sys.modules.get("pyspark") is not None and pyspark.TaskContext.get() is not None:
         gc.freeze()
 

@@ -213,7 +213,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         """Expire old snapshots, delete the files that no other snapshot needs, and return the `Vacuumed`.
 
         A snapshot stays if it is younger than the retention, among the newest ones of a branch, or the one of a branch
-        or a tag. Files that killed jobs left behind are deleted, too, once they are older than the retention. What
+        or a tag. Files that killed jobs left behind are also deleted once they are older than the retention. What
         Widen has recorded of loads and streams stays.
 
         Args:

@@ -84,7 +84,7 @@ from widen.verification.records import (
 
 _BATCH_ROWS = 10_000
 _DEPENDS = "depends"
-"""Of a record: whether the row of its key depends on the row before."""
+"""Whether the row of a record's key depends on the row before."""
 
 _CHOSEN, _CODE, _RANK, _AT = "chosen", "code", "rank", "at"
 _RECORDS = pa.schema(
@@ -313,7 +313,7 @@ class _TableReader:
                 continue
             live = [_positions(narrow, add) for add in adds] if len(here) == 2 else []
             for at, (kind, add) in enumerate(zip(here, adds, strict=True)):
-                # Of one file in two versions, the rows that both have are the same.
+                # For one file in two versions, the rows that both have are the same.
                 found[kind] += self._read_all(whole, add, kind, live[1 - at] if live else None)
         self.others_after = self._counts[AFTER]
         return pa.concat_tables(found[BEFORE]), pa.concat_tables(found[AFTER])

@@ -83,7 +83,7 @@ CONTENT, ORIGINS = "content", "origins"
 """The digest of a record or a row without the fields that say where and when it was loaded, and how many these are."""
 
 UNDECIDED = 2
-"""Of a record: only Spark says whether it deletes."""
+"""Only Spark can tell whether the record deletes."""
 
 UNTIL = "until"
 """When a version of a row ends, as a sequence; empty for the current version; `BROKEN` for an invalid one."""

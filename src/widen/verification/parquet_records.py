@@ -64,7 +64,7 @@ from widen.verification.records import MAX_TASKS, UNREADABLE, TaskReader
 
 # An example. The source has an integer n, and the table the columns n (int) and n_string, since other files have texts
 # there. The row (7, "7") is rebuilt as {n: 7}, and counts no converted value, because n has the kind of the source. The
-# row (null, "7") is rebuilt as {n: 7}, too, with one converted value. The row (7, "8") is a contradiction.
+# row (null, "7") is also rebuilt as {n: 7}, with one converted value. The row (7, "8") is a contradiction.
 
 
 class _Contradiction(Exception):

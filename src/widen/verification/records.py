@@ -676,7 +676,7 @@ def _add_whole(digester: SourceDigester, text: bytes, file_values: FileValues) -
 
 
 def _split_whole(text: bytes) -> Iterator[bytes]:
-    """Yield the texts of a whole file. Of a large one, which was small while it was compressed, its first line tells
+    """Yield the texts of a whole file. For a large one, which was small while it was compressed, its first line tells
     the form.
 
     Source: docs/guide/json.md#large

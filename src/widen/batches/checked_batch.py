@@ -181,7 +181,7 @@ def _join_sides(one: Side, other: Side) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class _JoinedReaders:
-    """Adds what several readers find in their shares of a task. Picklable."""
+    """Sums the results of several readers for their shares of a task. Picklable."""
 
     reads: tuple[Callable[[int, int, RecordLayout, int], DigestSum], ...]
 

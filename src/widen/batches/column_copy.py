@@ -312,7 +312,7 @@ def read_source_footers(files: Sequence[SourceFile], source: StructType) -> list
 
 
 def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile]) -> list[_T]:
-    """Return what a function makes of each file, in threads, which open files of a store as this one does."""
+    """Apply a function to each file, in threads that open files of a store like this one."""
     with ThreadPoolExecutor(_THREADS, "widen-copy") as pool:
         return [each.result() for each in [pool.submit(copy_context().run, function, file) for file in files]]
 
@@ -401,7 +401,7 @@ def _read_footer(source: StructType, file: SourceFile) -> SourceFooter | None:
 
 
 def to_source_footer(uri: str, footer: pq.FileMetaData, columns: pa.Schema) -> SourceFooter:
-    """Return what a footer says, given the columns as Arrow reads them."""
+    """Return the facts of a footer, given the columns as Arrow reads them."""
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     sizes = [sum(group.column(at).total_compressed_size for at in range(group.num_columns)) for group in groups]
     firsts = accumulate((group.num_rows for group in groups), initial=0)

@@ -112,7 +112,7 @@ def _hold_values(values: Column, data_type: DataType, slot: ColumnSlot, dim: int
 
 def _hold_array(values: Column, data_type: ArrayType, slot: ColumnSlot, dim: int) -> HeldColumn | None:
     """Return arrays with null for elements that the column cannot hold; null if it cannot hold any of the elements."""
-    # Spark builds the lambda below only for its result, which cannot be None. So a null value asks first.
+    # Spark calls the lambda below only for its result, which cannot be None. So try a null value first.
     probe = _hold_values(F.lit(None), data_type.element, slot, dim)
     if probe is None:
         return None

@@ -1,4 +1,4 @@
-"""Typed records to rows with Arrow: as `widen.batches.column_expressions`, for files that this process reads.
+"""Typed records to rows with Arrow, like `widen.batches.column_expressions`, for files that this process reads.
 
 Every value goes, converted exactly, to every column of its field that can hold it. Records that do not fit a fixed
 column become rows of the quarantine. What Arrow does not convert exactly as Spark does is `NotLocal`.

@@ -27,7 +27,7 @@ from widen.spark.errors import RESTORE_FILE
 from widen.spark.spark_types import Column, F
 
 NOT_UTF8 = "a text of a record is not UTF-8"
-"""The reason of `CorruptFile` where a text is found that is not UTF-8. Its record is then set apart."""
+"""The reason of `CorruptFile` for a text that is not UTF-8. Its record is then set apart."""
 
 
 def not_utf8(kind: str) -> str:

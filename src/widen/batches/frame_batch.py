@@ -115,7 +115,7 @@ from widen.verification.records import (
 _BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
 _REBUILT = "_widen_rebuilt_"
 _CONTRADICTION = "columns contradict each other"
-"""Stands for a row with such columns. No record has this text."""
+"""Replaces a row with such columns. No record has this text."""
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def spell_for_proof(schema: StructType, policy: Policy, source: StructType) -> t
 
 
 def find_fields(schemas: Collection[StructType], paths: Iterable[Path]) -> list[Path]:
-    """Return the paths that one of some schemas has, without regard to case; keys of maps are not part of them."""
+    """Return the paths of some schemas, ignoring case; keys of maps are not part of them."""
     return [path for path in paths if any(_has(schema, fold_path(path)) for schema in schemas)]
 
 
@@ -417,7 +417,7 @@ class _Writing:
         return self._write_fitting(columns, violations, rule, marks)
 
     def _missing_marks(self, route: RecordRoute) -> dict[str, Column]:
-        """Return of each column with a default whether a record has no field for it: its file says so."""
+        """Return for each column with a default whether a record has no field for it, judging by its file."""
         records, defaults = self.part.records, sorted(self.writer.defaults)
         names_by_file = records.names_by_file() if defaults and records.names_by_file is not None else {}
         marks: dict[str, Column] = {}
@@ -652,7 +652,7 @@ class _KindAggregate:
         else:
             count, value = F.count(self.values), self.values
         shown = F.lit(None) if self.type is None else value
-        # The least place, not the first that Spark happens to read: the same batch must always give the same plan.
+        # The smallest position, not the first that Spark happens to read: one batch must always give one plan.
         first = F.min(F.when(value.isNotNull(), F.struct(location.alias("place"), shown.alias("value"))))
         # Only the value that is the first becomes a text.
         return [count, F.to_json(F.struct(first.getField("place").alias("place"), self._text(first).alias("sample")))]

@@ -1,4 +1,4 @@
-"""What Spark does not read as it is in Parquet files: times in INT96, and columns of the type null.
+"""What Spark does not read exactly from Parquet files: times in INT96, and columns of the type null.
 
 INT96 counts nanoseconds, and Spark reads it as microseconds. A record with such a time has it as text, so that no digit
 is lost. Times in whole microseconds stay timestamps. Spark reads a column of the type null as one of integers.
@@ -159,7 +159,7 @@ def _read_bytes(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _has_int96(spark: SparkSession, paths: Sequence[str]) -> bool:
     """Return whether a file has a column of this type: Spark refuses it if it must not take the column for times."""
-    # Spark's schema does not tell INT96 from other timestamps; only this refusal does.
+    # Spark's schema does not distinguish INT96 from other timestamps; only this refusal does.
     before = spark.conf.get(_AS_TIMES, "true") or "true"
     spark.conf.set(_AS_TIMES, "false")
     try:

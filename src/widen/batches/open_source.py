@@ -225,7 +225,7 @@ class BatchReader:
         )
 
     def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Probe:
-        """Return what reads all of the files once, to find those that cannot be read."""
+        """Return a reader that reads all files once to find the unreadable ones."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
@@ -427,14 +427,14 @@ def persist_source(source: _Source) -> Iterator[_Source]:
     try:
         yield source
     finally:
-        # The batch may be committed: that memory is not freed must not look like a failed load.
+        # The batch may be committed, so unfreed memory must not look like a failed load.
         unpersist(source)
 
 
 _ROWS_AS_JSON = "Pass a DataFrame with the documents in a column `value`, and format='json'."
 
 _FEW_FILES = 32
-"""Up to how many files Spark makes no more partitions than their bytes fill. To coalesce them would copy every row."""
+"""Up to this many files, Spark makes only the partitions that their bytes fill; coalescing would copy every row."""
 
 _DATA_FRAME, _TIME_FORMAT = "the DataFrame", "%Y-%m-%dT%H:%M:%S.%fZ"
 
@@ -450,7 +450,7 @@ _COLUMNS = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)
 
 
 Probe: TypeAlias = Callable[[SourceFiles], Mapping[str, WidenError]]
-"""Reads files once, and returns why some of them cannot be read, by their paths; empty if all can."""
+"""Reads files once, and returns the errors of unreadable files by their paths; empty if all can be read."""
 
 
 def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> tuple[SourceFiles, tuple[BadFile, ...]]:
@@ -469,7 +469,7 @@ def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> t
         found = [file for file in left if file.path in faults]
         if not found:
             break
-        # A file that is still being written looks damaged as well. That it changed is the true reason.
+        # A file that is still being written looks damaged as well; the true reason is that it changed.
         bad |= {file.path: _bad_file(file, str(faults[file.path].fields["reason"])) for file in found}
         bad |= _changed_files(spark, found)
     bad |= _changed_files(spark, left)

@@ -383,7 +383,7 @@ class ParquetBatch:
         paths: Collection[str],
         quarantined_records: Callable[[], Rows] | None,
     ) -> tuple[tuple[tuple[Rows, Digester], ...], TaskReader | None]:
-        """Return what sums the records that rows and quarantined texts stand for: rows with digesters, and files."""
+        """Return readers that sum the records of rows and quarantined texts: rows with digesters, and files."""
         sums: list[tuple[Rows, Digester]] = []
         files = []
         for number, proof in enumerate(proofs):
@@ -532,7 +532,7 @@ def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -
 
 
 def _count_head(prepared: PreparedPart) -> Observation:
-    """Count the kinds of values in the first records, and find in all of them what these lack, as Spark does."""
+    """Count the kinds of values in the first records, and search all records for missing kinds, as Spark does."""
     part = prepared.part
     seen, types = prepared.root(assume_exact=False), prepared.types
     footer, first = min(zip(part.footers, part.files, strict=True), key=lambda pair: pair[1].path)

@@ -215,7 +215,7 @@ class TextBatch:
         return self.readers.read()
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
-        """Return nothing, because texts have no schema; see `Batch`."""
+        """Return an empty result, because texts have no schema; see `Batch`."""
         return Observation()
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:

@@ -323,7 +323,7 @@ def lacks_partition(texts: pa.Array) -> pa.Array:
 
 
 def find_broken_partition(row: Mapping[str, str | None], partition_by: Sequence[str]) -> str | None:
-    """Return why no partition holds a row, in the words that Spark finds for it; None if one does."""
+    """Return why no partition holds a row, with Spark's message; None if one does."""
     name = next((name for name in partition_by if has_no_partition(row[name])), None)
     if name is None:
         return None

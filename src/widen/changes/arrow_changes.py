@@ -56,7 +56,7 @@ from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import F
 
 _REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
-"""After these, Spark makes the change, or says what is wrong; but see `ensure_space`."""
+"""After these errors, Spark makes the change or reports the problem; but see `ensure_space`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class _ChangedFile(msgspec.Struct, frozen=True):
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What a task has done; ``refusal`` is why it has not."""
+    """What a task has done; ``refusal`` says why it did nothing."""
 
     files: tuple[_ChangedFile, ...] = ()
     rows: tuple[PartFile, ...] = ()
@@ -330,7 +330,7 @@ _outcomes = msgspec.json.Decoder(_Outcome)
 
 
 def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], before: _Outcome = _NOTHING) -> _Outcome:
-    """Change files in this process or in tasks, and return what has been done with what was before.
+    """Change files in this process or in tasks, and return each result with the file that it replaces.
 
     Raises:
         NotLocal: only Spark can.

@@ -321,7 +321,7 @@ def _write_vectors_here(
 
 
 def spread_words(spark: SparkSession, words: DataFrame, texts: Mapping[str, str], tasks: int) -> DataFrame:
-    """Return words by task, all of a file in one, with a text for each file; `gather_words` reads them there."""
+    """Return bitmap words grouped by file, with a text for each file; `gather_words` reads them in tasks."""
     described = spark.createDataFrame(list(texts.items()), f"{FILE} string, {_TEXT} string")
     rows = words.select(FILE, F.lit(None).cast("string"), WORD, MASK)
     return described.selectExpr("*", f"0L AS {WORD}", f"0L AS {MASK}").unionAll(rows).repartition(tasks, FILE)

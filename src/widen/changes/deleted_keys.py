@@ -141,7 +141,7 @@ class KeyLists:
         return newest.select(KEY_TEXT, *(f"newest.{name}" for name in rest))
 
     def read_here(self) -> pa.Table | None:
-        """Return the same without Spark, as a table of Arrow; None if there are too many for this process."""
+        """Return the same as an Arrow table, without Spark; None if there are too many for this process."""
         if sum(size for _, size in self._lists.files) > KEY_LIST_BYTES:
             return None
         return self._distinct_here([rows for _, _, rows in self.read_files()])

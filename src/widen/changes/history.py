@@ -68,7 +68,7 @@ class Versions:
 
 
 def number_orders(parts: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Return the distinct values of several arrays in their order, and the number there of each value of all arrays."""
+    """Return the sorted distinct values of several arrays, and the index of each value among them."""
     whole = pa.concat_arrays(parts)
     distinct = pc.unique(whole)
     distinct = distinct.take(pc.sort_indices(distinct))
@@ -261,7 +261,7 @@ class VersionRows:
 
 
 def columns_of_order(schema: StructType, name: str, orders: pa.Array) -> dict[str, pa.Array]:
-    """Return the columns of a field with an order as its value: in the first one that holds it exactly."""
+    """Return the columns of a field with a sequence as its value, in the first column that holds it exactly."""
     values: dict[str, pa.Array] = {}
     is_left = pa.repeat(pa.scalar(True), len(orders))
     for data_type, place in find_places(schema, (name,)):

@@ -387,7 +387,7 @@ class SelectedRows:
                     written += writer.write(new.unionAll(kept) if removed else new)
                 copied = writer.count_rows(written) - fresh
                 before = sum(each.record_count for each in removed) - _rows_of(total, kinds, *_REMOVING)
-                # How many rows deletes of other writers remove is known only to those who read them.
+                # Only readers of other writers' deletes know how many rows the deletes remove.
                 if copied < 0 or (not touched.deletes and copied != before):
                     raise JobFailed(reason=f"{copied} rows were copied instead of {before}")
                 metrics = _merge_metrics(total, clauses, copied, written, removed)
@@ -614,7 +614,7 @@ class SelectedRows:
 
     def _ensure_complete(self, writer: IcebergWriter, written: list[IcebergFile], *, removes: int) -> list[IcebergFile]:
         found, before = writer.count_rows(written), sum(each.record_count for each in self.removed)
-        # How many rows deletes of other writers remove is known only to those who read them.
+        # Only readers of other writers' deletes know how many rows the deletes remove.
         if not self._touched.deletes and found != before - removes:
             raise JobFailed(reason=f"{found} rows were written instead of {before - removes}")
         return written

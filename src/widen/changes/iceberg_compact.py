@@ -113,7 +113,7 @@ class IcebergCompaction:
     metrics: dict[str, int] = field(default_factory=dict)
 
     def plan(self) -> _BinPlan:
-        """Return what is written again of the newest version.
+        """Return the files of the newest version that are rewritten.
 
         Raises:
             InvalidOption: a column cannot be sorted by, or the table has no sort order.
@@ -209,7 +209,7 @@ class IcebergCompaction:
             files = writer.write(self._arrange(rows, plan, task))
         parts.append(_FilePart(task, files))
         found, before = writer.count_rows(files), sum(file.rows for file in task)
-        # How many rows deletes remove is known only to those who read them.
+        # Only readers of deletes know how many rows the deletes remove.
         if found > before or (not deletes and found != before):
             raise JobFailed(reason=f"{found} rows were written instead of {before}")
 
@@ -273,7 +273,7 @@ class IcebergCompaction:
 
 
 def _layout(metadata: TableMetadata) -> tuple[object, ...]:
-    """Return what files of a table are written by, and where."""
+    """Return how and where the files of a table are written."""
     ids = (metadata.current_schema_id, metadata.default_spec_id, metadata.default_sort_order_id)
     return (*ids, data_location(metadata))
 

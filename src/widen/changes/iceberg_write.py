@@ -206,7 +206,7 @@ class IcebergFold:
         return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
 
     def _is_older(self, entry: ManifestEntry) -> bool:
-        """Return whether a file was added before the column. Its metrics say nothing of a column that it lacks."""
+        """Return whether a file was added before the column, so that its metrics do not cover the column."""
         metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
         snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
         schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
@@ -325,7 +325,7 @@ class IcebergFiles(KeyedTable):
     """
 
     source: IcebergSource
-    old_schema: StructType | None = field()  # else the property of the protocol would be its default
+    old_schema: StructType | None = field()  # else the protocol's property would be its default
     writer: IcebergWriter
     data: str
     _known: list[Mapping[str, BitMap64]] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -363,7 +363,7 @@ class IcebergFiles(KeyedTable):
         return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
 
     def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
-        """Write what the batch leads to; None if that takes Spark.
+        """Write the result of the batch; None if that takes Spark.
 
         Returns:
             The files with its rows, and what replaces the files with rows that are removed.
@@ -474,7 +474,7 @@ def with_keys(scan: IcebergScan, keys: Collection[str]) -> IcebergScan:
 
 
 def can_copy_here(source: IcebergSource, writer: IcebergWriter, scan: IcebergScan) -> bool:
-    """Return whether this process may copy all files of a scan with `copy_unmarked`, as far as footers tell."""
+    """Return whether this process may copy all files of a scan with `copy_unmarked`, judging by their footers."""
     if sum(file.size_bytes for file in scan.files) > COPIED_BYTES or not _can_sort(writer, scan):
         return False
     if not are_few_positions(scan):
@@ -541,7 +541,7 @@ def copy_unmarked(
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows that copies of files have instead of old ones, and beside them.
+    """Rows that replace old rows in copies of files, and rows that are added to them.
 
     Args:
         replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
@@ -609,7 +609,7 @@ def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:
 
 
 def _sort_columns(rows: pa.Table, keys: Sequence[SortKey]) -> tuple[pa.Table, list[tuple[str, str]]]:
-    """Return what to sort rows by, and how: Arrow does not say for each column where nulls are, nor NaN for any."""
+    """Return sort columns and directions: Arrow cannot place nulls per column, and cannot place NaN at all."""
     columns, orders = dict[str, pa.ChunkedArray](), list[tuple[str, str]]()
     for key in keys:
         values, order = struct_leaf(rows, key.source), "descending" if key.is_descending else "ascending"

@@ -149,7 +149,7 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class OrderColumns:
-    """The columns of the field that tells which of two records of a key is newer.
+    """The columns of the sequence: the field that decides which of two records of a key is newer.
 
     Args:
         columns: The types and places of those whose values have an order; at least one.
@@ -161,7 +161,7 @@ class OrderColumns:
 
     @staticmethod
     def of(schema: StructType, path: Path) -> OrderColumns | None:
-        """Return the columns of a field; None if it orders nothing."""
+        """Return the columns of a field; None if its values cannot be ordered."""
         family, columns = find_order(schema, path)
         if family is None:
             return None
@@ -350,7 +350,7 @@ def _order_number(values: pa.Array, data_type: DataType) -> pa.Array:
 
 
 def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
-    """Return orders as values of a type; null for those that it does not hold exactly.
+    """Return sequences as values of a type; null for sequences that it does not hold exactly.
 
     Args:
         orders: Sequences as returned by `OrderColumns.comparable`.
@@ -414,7 +414,7 @@ def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class KeyCondition(RowCondition):
-    """The condition of `widen.changes.key_expressions.broken_rule`, for rows of Arrow. Picklable.
+    """The condition of `widen.changes.key_expressions.broken_rule`, for Arrow rows. Picklable.
 
     Args:
         keys: The columns of each field of the key.
@@ -450,7 +450,7 @@ def _at(row: Mapping[str, Any], place: Path) -> Any:
 
 
 def key_condition(schema: StructType, rules: KeyRules) -> KeyCondition:
-    """Return the condition that records have a key and an order; `ensure_rules_apply` must have raised nothing."""
+    """Return the condition that records have a key and a sequence; call `ensure_rules_apply` before."""
     keys = [each for each in map(partial(KeyColumns.of, schema), rules.key) if each is not None]
     order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
     no_order = "" if rules.sequence_by is None else explain_no_order(rules.sequence_by)

@@ -175,7 +175,7 @@ def order_number(column: Column, data_type: DataType) -> Column:
 
 
 def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
-    """Return why the ingestion cannot place a record; null if it can.
+    """Return why the ingestion cannot find a record's row; null if it can.
 
     Returns:
         None if the rows have no column for a key yet.
@@ -194,7 +194,7 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
 
 
 def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFrame:
-    """Return rows with their key, their order, whether they delete, and their content as a text.
+    """Return rows with their key, their sequence, whether they delete, and their content as a text.
 
     The content breaks ties, so that the newest record does not depend on the order of files and tasks. The caller has
     checked that the condition of deletions is deterministic.
@@ -293,7 +293,7 @@ def ensure_no_equal_sequences(
 
 
 def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules) -> DataFrame:
-    """Return what the newest record of each key does, with its order.
+    """Return what the newest record of each key does, with its sequence.
 
     Args:
         newest: The result of `newest_by_key`.

@@ -105,7 +105,7 @@ class DeltaFiles(KeyedTable):
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """Rows that a batch leads to beside its own records.
+    """Rows that a batch adds to the table beside its own records.
 
     Args:
         count: Their number.
@@ -121,9 +121,7 @@ class NewRows:
         return NewRows(len(rows), lambda: iter([rows]))
 
 
-# Reading the records of a batch and the rows of a table in full, and comparing them.
-
-# Records of a batch and rows of a table in full, and which are the same.
+# Read the records of a batch and the rows of a table in full, and compare them.
 
 
 _ENCODED_ROWS = 65_536
@@ -172,7 +170,7 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
 
 
 def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> pa.Array | None:
-    """Return records as texts whose order decides, as `widen.changes.key_expressions.with_order` does.
+    """Return records as texts to sort by, like `widen.changes.key_expressions.with_order`.
 
     Args:
         scan: Reads the columns by which records differ.
@@ -198,7 +196,7 @@ def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> p
 
 
 def hash_rows(rows: pa.Table) -> pa.Array:
-    """Return a number for each row, equal for equal rows; a zero differs from one with a sign."""
+    """Return a hash for each row, equal for equal rows; 0.0 and -0.0 differ."""
     hashes = [hash_values(batch.to_struct_array()) for batch in rows.to_batches()]
     return pa.concat_arrays(hashes) if hashes else pa.array([], pa.uint64())
 

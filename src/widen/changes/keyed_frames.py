@@ -291,7 +291,7 @@ def _merge(
 def _merge_values(
     old: Column, new: Column, data_type: DataType, rescued: Mapping[Path, Column], path: Path = ()
 ) -> Column:
-    """Return a value on top of another one: of records and maps the fields, of all others the new one."""
+    """Merge two values: records and maps field by field; for all others the new value wins."""
     if isinstance(data_type, StructType):
         merged = F.struct(*_merge(old, new, data_type, rescued, path)).cast(type_to_spark(data_type))
     elif isinstance(data_type, MapType):
@@ -306,7 +306,7 @@ def _field_name(column: Field) -> str:
     return column.name if role_of(column) else source_key(column)
 
 
-# The rescue column of partial records: of each field it has what the newest record with the field has rescued.
+# The rescue column of partial records: each field has the value that its newest record has rescued.
 
 
 _RECORD, _MAP, _VALUE = "record", "map", "value"
@@ -335,7 +335,7 @@ class _RescueColumn:
         return _RescueColumn(column.name, schema, tuple(_columns_by_path(schema)))
 
     def find(self) -> Column:
-        """Return for each place whether the column has a record of the field, or another value; null for nothing."""
+        """Return for each path whether the column has a record of the field, or another value; null for nothing."""
         # Without Arrow, which needs pandas.
         return F.udf(partial(_find_rescued, self.places), "array<string>", useArrow=False)(F.col(self.name))
 
@@ -423,7 +423,7 @@ def _put_on_top(
     tree: Mapping[Path, Sequence[str]],
     above: Path,
 ) -> dict[str, Any]:
-    """Return what is rescued of a row after a record: without the fields that the record has, with those it rescues."""
+    """Return a row's rescued fields after a record: without the record's fields, with the fields that it rescues."""
     merged: dict[str, Any] = {}
     for name, value in old.items():
         path = (*above, _resolve(tree.get(above, ()), name))
@@ -478,7 +478,7 @@ def _parse(text: str) -> dict[str, Any]:
 def _versions(
     rows: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules, schema: StructType
 ) -> DataFrame:
-    """Return all events of the keys of a batch, in the columns of the table, and what becomes of each."""
+    """Return all events of the keys of a batch, in the columns of the table, and the result of each."""
     keys, names = rows.select(KEY_TEXT).distinct(), [quote_name(name) for name in schema.names]
     order = (KEY_TEXT, NUMBER, TEXT, IS_DELETE, CONTENT)
     events = [rows.select(*names, *order, F.lit(_BATCH).alias(_SIDE))]
@@ -521,7 +521,7 @@ def _versions(
     is_closed = until[0].isNotNull() | until[1].isNotNull()
     found, kept, is_changed = _with_kept(found, schema, rules)
     is_moved = ~F.when(is_closed, was).eqNullSafe(next_one) | is_changed
-    # Rows are removed by their key and moment, so the one that counts of several is written again.
+    # Rows are removed by their key and sequence, so the winner among several is written again.
     changes = is_winner & ~is_delete & (is_batch | is_moved | (F.col("__widen_rows") > 1))
     removes = (side == _TABLE) & (~is_winner | is_moved)
     found = found.withColumns({_ACTION: action, _WRITES: changes, _REMOVES: removes})
@@ -588,7 +588,7 @@ def _version_change(events: DataFrame, schema: StructType) -> KeyedChange:
 
 
 def order_values(schema: StructType, name: str, number: Column, text: Column) -> dict[str, Column]:
-    """Return the columns of a field with an order as its value: in the first one that holds it exactly."""
+    """Return the columns of a field with a sequence as its value, in the first column that holds it exactly."""
     values: dict[str, Column] = {}
     is_left = F.lit(True)
     for _, data_type, place in find_columns(schema, (name,)):
@@ -608,7 +608,7 @@ _DAY_MICROS = 86_400_000_000
 
 
 def _from_number(number: Column, data_type: DataType) -> Column | None:
-    """Return the value with an order as a type; it may be rounded."""
+    """Return a sequence as a value of a type; it may be rounded."""
     micros = number.try_cast("bigint")
     if data_type == DATE:
         return F.date_from_unix_date((micros / _DAY_MICROS).cast("int"))

@@ -116,7 +116,7 @@ def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
 
 
 def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition) -> bool:
-    """Return whether records may have no key or no order, or cannot be read here."""
+    """Return whether records may lack a key or a sequence, or cannot be read here."""
     if sum(add.size for add in adds) > KEYED_BYTES:
         return True
     names = {path[0] for path in condition.places}
@@ -146,7 +146,7 @@ def decide_here(
         if plan is None or batch is None:
             return None
         decision = _Decision(spark, plan, batch, table, lists)
-        # Only Spark finds out what a version keeps of the one before it.
+        # Only Spark decides which values a version keeps from the version before it.
         if rules.history and batch.unchanged is not None:
             return None
         if batch.unchanged is not None and (rules.sequence_by is None or not can_keep(plan, table)):
@@ -176,7 +176,7 @@ class _Plan:
     Args:
         scan: Reads the columns of the keys, the sequence, the ends of versions, and the condition.
         order: None if the last batch wins.
-        until: The columns with the ends of versions; None without history.
+        until: The columns that say when versions end; None without history.
         content: Reads every column by which two records of a key with one sequence may differ.
         whole: Reads every column.
         unchanged: The column that names the fields that keep their values; None if no record names any.
@@ -230,7 +230,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The records of a batch: where each is, its key as a number from 0 on, its order, and whether it deletes."""
+    """The records of a batch: where each is, its key as a number from 0, its sequence, and whether it deletes."""
 
     adds: Sequence[Add]
     files: list[str]
@@ -291,7 +291,7 @@ class _KeyCodes:
 
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> tuple[_KeyCodes, pa.Array]:
-        """Return the numbers of keys, and how others are looked up."""
+        """Return the numbers of keys, and the lookup for other keys."""
         values = tuple(map(pc.unique, columns))
         codes, pairs = pc.index_in(columns[0], value_set=values[0]), []
         for column, distinct in zip(columns[1:], values[1:], strict=True):
@@ -527,7 +527,7 @@ class _Decision:
         is_alone = pc.equal(_count_by(code.filter(leads), codes.count), 1)
         as_is = pc.and_(writes, pc.and_(is_alone, pc.invert(has_row)))
         keeps_missing = self._plan.rules.keeps_missing
-        if not keeps_missing:  # the newest record is the row, but for what it does not say
+        if not keeps_missing:  # the newest record becomes the row, except for fields that it lacks
             assert batch.unchanged is not None
             as_is = pc.or_(as_is, pc.and_(writes, batch.unchanged.take(row.take(last)).is_null()))
         counts = {
@@ -704,7 +704,7 @@ class _Decision:
         is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])])
         is_equal = pc.and_(pc.equal(sequence[1:], sequence[:-1]), pc.equal(codes[1:], codes[:-1]))
         is_tie = pc.and_(is_equal, is_first[:-1])
-        # Each one is compared with the next one, so all that are equal to the first one are.
+        # Each record is compared with the next one, which also shows that all of them equal the first.
         if not pc.any(is_tie).as_py() or self._are_repeated(row, is_equal):
             return row.filter(is_first)
         # The records with the sequence of the first one of their key, where that is not alone.
@@ -718,7 +718,7 @@ class _Decision:
         return pc.replace_with_mask(row.filter(is_first), is_replaced, one_array(winners["row"]))
 
     def _winners(self, code: pa.Array, row: pa.Array) -> pa.Table | None:
-        """Return which of some records of each key wins by its contents, a deletion first; None if they are many."""
+        """Return the record of each key that wins by its contents, a deletion first; None if there are many."""
         contents = self._texts(self._record_places(row))
         if contents is None:
             return None
@@ -730,7 +730,7 @@ class _Decision:
         return records.filter(pa.concat_arrays([pa.array([True]), pc.not_equal(codes[1:], codes[:-1])]))
 
     def _lose(self, records: Places, rows: Places) -> pa.Array | None:
-        """Return whether records lose against the rows with their sequence; None if they are many."""
+        """Return whether records lose against the rows with their sequence; None if there are many."""
         left, right = self._texts(records), self._texts(rows)
         return None if left is None or right is None else pc.less_equal(left, right)
 
@@ -826,7 +826,7 @@ class _Decision:
         return pc.fill_null(pc.less_equal(own, theirs), False)
 
     def _to_list(self, rows: pa.Array, sequence: pa.Array | None = None) -> pa.Table | None:
-        """Return keys with the order of their records, or another one, as the list has them; None if Arrow cannot."""
+        """Return keys with a sequence, in the form of the list of deleted keys; None if Arrow cannot."""
         sequence, order = self._batch.sequence.take(rows) if sequence is None else sequence, self._plan.order
         assert order is not None
         numbers, words = order.numbers(sequence), order.texts(sequence)
@@ -952,6 +952,6 @@ def _merge_values(old: pa.Array, new: pa.Array, data_type: DataType) -> pa.Array
 
 
 def _choose(is_left: pa.Array, left: pa.Array, right: pa.Array) -> pa.Array:
-    """Return values of one side or the other; unlike `if_else`, of every type."""
+    """Choose between two sides value by value; unlike `if_else`, for every type."""
     places = count_up(len(left))
     return pa.concat_arrays([left, right]).take(pc.if_else(is_left, places, pc.add(places, len(left))))

@@ -156,7 +156,7 @@ def _identity_column(column: str) -> str:
 
 
 class MergeTarget(Interface):
-    """What the decision of a merge needs to know of the table."""
+    """What a merge needs to know about the table."""
 
     @property
     def spark(self) -> SparkSession: ...

@@ -115,7 +115,7 @@ def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> 
     return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})
 
 
-# Which files may have rows with some keys: a predicate on the smallest and the largest of the keys.
+# Predicates that select files by the smallest and the largest of some keys.
 #
 # Source: PROTOCOL.md#per-file-statistics
 

@@ -147,7 +147,7 @@ def rewrite_files(
 
 
 def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
-    """Return the number of rows of each file without the deleted ones; footers tell what statistics do not."""
+    """Return the number of live rows of each file; footers are read for files without statistics."""
     counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
     unknown = [
         snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
@@ -319,7 +319,7 @@ def _first_batch(files: pa.Table, size_bytes: int) -> pa.Table:
 # Source: Delta Spark's OPTIMIZE
 
 
-# Which files a compaction writes again, and which of them together. Bins are filled in the order of writing.
+# How a compaction groups the files that it rewrites. Bins are filled in the order of writing.
 #
 # Source: Delta Spark's OPTIMIZE
 

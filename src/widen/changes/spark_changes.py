@@ -114,7 +114,7 @@ def _update_with_vectors(context: ChangeContext, where: Column, new: Mapping[str
         if not replaced.lost:
             return ChangeResult(reads=context.reads)
         updated = replaced.lost.total()
-        # As many new rows as marked ones, or else a row would be there twice, or not at all.
+        # The numbers of new and marked rows must be equal, else rows would be duplicated or lost.
         ensure_same_count(updated, count_written_rows(replaced.fresh))
         revised = revise_files(files, replaced.words, replaced.lost, context.all_rows(replaced.lost))
         return ChangeResult(

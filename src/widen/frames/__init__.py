@@ -1,1 +1,1 @@
-"""Tables as DataFrames of Spark: scans, projections, writes and checks."""
+"""Tables as Spark DataFrames: scans, projections, writes and checks."""

@@ -60,7 +60,7 @@ def filter_stored_rows(frame: DataFrame, scan: ScanPlan, group: ScanGroup) -> Da
 def _push_predicate(
     scan: ScanPlan, group: ScanGroup, columns: Mapping[str, DataColumn], predicate: Predicate, *, truth: bool
 ) -> Column | None:
-    """Return a condition that every row fulfils that makes a predicate ``truth``; None if nothing can be derived."""
+    """Return a condition for all rows that make a predicate ``truth``; None if nothing can be derived."""
     match predicate:
         case Not(inner):
             return _push_predicate(scan, group, columns, inner, truth=not truth)

@@ -115,7 +115,7 @@ _LOCATION = r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*"
 
 @dataclass(frozen=True)
 class _Group:
-    """Files that call the columns alike, and that either all have or all lack delete files."""
+    """Files with the same column names. Either all or none of them have delete files."""
 
     columns: FileColumns
     has_deletes: bool
@@ -316,7 +316,7 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
     columns_by_schema: dict[int, FileColumns] = {}
     stored = read_schemas(source.session, source.io, paths)
     for path, columns in zip(paths, stored, strict=True):
-        # Equal schemas are one object here, so identity tells, and nothing compares thousands of schemas.
+        # Equal schemas are one object here, so compare identities instead of thousands of schemas.
         if id(columns) not in columns_by_schema:
             columns_by_schema[id(columns)] = locate_columns(columns, schema, mapping, path)
     return [columns_by_schema[id(columns)] for columns in stored]
@@ -344,7 +344,7 @@ def delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
     newest: dict[tuple[str | None, str | None], int] = {}
     for delete in deletes:
         key = (delete.data_file, None) if delete.data_file else (None, delete.partition)
-        # Position deletes apply to files of their own sequence number too, equality deletes only to older ones.
+        # Position deletes also apply to files of their own sequence number, equality deletes only to older files.
         sequence = delete.sequence - (delete.kind is DeleteKind.EQUALITY)
         newest[key] = max(newest.get(key, -1), sequence)
 
@@ -412,7 +412,7 @@ def _with_constants(field: Field, column: Column, constants: Mapping[Path, Colum
 
 
 def _facts(schema: StructType, files: Sequence[ScannedFile], partitioned: Mapping[Path, int]) -> pa.Table:
-    """Return what the manifests say of each file, by its key."""
+    """Return the facts of each file in the manifests, by its key."""
     columns = {
         FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in files)], pa.string()),
         SEQUENCE: pa.array([file.sequence for file in files], pa.int64()),
@@ -556,7 +556,7 @@ def _delete_rows(source: IcebergSource, schema: StructType, deletes: Sequence[De
 def _without_equal(
     source: IcebergSource, schema: StructType, rows: DataFrame, deletes: Sequence[DeleteFile]
 ) -> DataFrame:
-    """Return the rows without those that are equal to a deleted one in the columns that the deletes name.
+    """Leave out the rows that equal a deleted row in the columns that the deletes name.
 
     Source: Iceberg's table specification, "Equality Delete Files": null equals null. Iceberg for Spark takes the two
         zeros of a floating-point type for different values, and every NaN for the same one.
@@ -841,7 +841,7 @@ Source: Iceberg's table specification, "Position Delete Files" and "Reserved Fie
 """
 
 
-# How Spark opens files of an Iceberg table that call the columns alike.
+# How Spark opens files of an Iceberg table that use the same column names.
 #
 # Source: Iceberg's table specification, "Column Projection"
 
@@ -867,7 +867,7 @@ class IcebergSource:
     def open(
         self, schema: StructType, predicate: Predicate, columns: FileColumns, files: Sequence[FileEntry]
     ) -> FileRows:
-        """Return files that call the columns alike, as Spark reads them, with what a projection of them needs.
+        """Return files with the same column names, as Spark reads them, with what their projection needs.
 
         Args:
             schema: The columns to read, with field ids.

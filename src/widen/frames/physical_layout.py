@@ -209,7 +209,7 @@ class _ColumnFiller:
         self._has_identities = False
 
     def in_lanes(self, rows: DataFrame) -> DataFrame:
-        """Return rows in at most as many tasks as there are lanes, if identity values have been made for them."""
+        """Limit the number of tasks to the number of lanes, if the rows have new identity values."""
         if not self._has_identities:
             return rows
         # Without a shuffle. Spark replaces one coalesce that follows another, so that rows which the caller has brought

@@ -307,7 +307,7 @@ def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris:
 
 
 def _ensure_not_empty(uris: Iterable[str]) -> None:
-    """Refuse files of no bytes, which Spark leaves out without a word; stores write a file whole or not at all.
+    """Refuse empty files, which Spark skips silently; stores write a file completely or not at all.
 
     Raises:
         CorruptFile: A file on this machine is empty.
@@ -429,7 +429,7 @@ def _folder() -> str:
 
 
 CACHED_FILES, CACHED_SCHEMAS = 100_000, 32
-"""How many files, and how many pairs of table and schema, the cache of names keeps."""
+"""The maximum number of files, and of pairs of table and schema, in the cache of names."""
 
 _Key: TypeAlias = tuple[str, int, int]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
-from typing import Protocol as Interface  # the Protocol of this module is the action of a log
+from typing import Protocol as Interface  # in this module, Protocol is the log action
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -61,7 +61,7 @@ from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nulla
 
 
 class WrittenFile(Interface):
-    """A file that is written but not committed. The format of the table knows more about it."""
+    """A written but uncommitted file. The format of the table adds more facts."""
 
     @property
     def path(self) -> str:
@@ -153,7 +153,7 @@ BATCH_ROWS = 10_000
 
 
 def cast_array(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Return values in a type; they are the same if it is their own."""
+    """Return values in a type; the same values if they have it already."""
     return values if values.type == data_type else values.cast(data_type)
 
 
@@ -288,7 +288,7 @@ class DeltaRows(TableRows):
 
     @property
     def schema(self) -> StructType:
-        # Without the feature nobody applies the defaults that a schema has.
+        # Without the feature, no writer applies the defaults of a schema.
         schema, is_used = self.snapshot.schema, "allowColumnDefaults" in supported_features(self.snapshot.protocol)
         return schema if is_used else StructType(tuple(field.without_metadata(DEFAULT) for field in schema))
 

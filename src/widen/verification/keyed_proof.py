@@ -412,7 +412,7 @@ def _positions(scan: FileScan, add: Add) -> pa.Array:
 
 
 def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) -> list[list[tuple[Path, pa.Array]]]:
-    """Return for fields of the key the values that their columns may have, by place, where a row has one of the keys.
+    """Return the column values, by place, that a row with one of the keys may have.
 
     Only for fields whose columns and values are all integers and strings.
     """

@@ -89,7 +89,7 @@ UNTIL = "until"
 """When a version of a row ends, as a sequence; empty for the current version; `BROKEN` for an invalid one."""
 
 BROKEN = "broken"
-"""Stands for a version that is current and has an end, or neither."""
+"""Marks a version that is current but has an end, or is neither current nor ended."""
 
 _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
@@ -193,7 +193,7 @@ class KeyedProof:
         count, values, exact, converted, lost, extra = map(int, totals)
         places: list[str] = []
         if wrong:
-            # Rare enough to read both versions once more: to keep their rows would cost every proof.
+            # This is rare, so read both versions once more: keeping their rows would slow down every proof.
             shown = judged.where("place IS NOT NULL").select("place").orderBy("place").limit(MAX_SHOWN).collect()
             places = [row.place for row in shown]
         if self.before is None:
@@ -203,7 +203,7 @@ class KeyedProof:
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
 
     def _with_deletes(self, records: DataFrame) -> DataFrame:
-        """Add whether a record deletes: what the proof finds, and where it cannot tell, what Spark does.
+        """Add whether a record deletes: as the proof finds out, or else as Spark does.
 
         Spark's own JSON reader then reads the columns of the condition.
         """
@@ -276,7 +276,7 @@ class KeyReader:
 
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
-        """Return the reader for a table: the first column of the sequence says which of the three it is."""
+        """Return the reader for a table; the first column of the sequence decides which of the three it is."""
         places = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
         defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
         if rules.sequence_by is None or not places:
@@ -360,7 +360,7 @@ class KeyReader:
         return None if text in NON_FINITE else text
 
     def _as_other_kind(self, value: Any) -> Any:
-        """Return the time as which a column holds a number, or the number as which one holds a time; None if none does.
+        """Return a number as the time that a column stores for it, or a time as the number; None without such a column.
 
         Source: docs/evolution-rules.md#d5, #u16
         """
@@ -381,7 +381,7 @@ class KeyReader:
         return next((each for each in found if each is not NOT_STORED), None)
 
     def order(self, sequence: str | None) -> Any:
-        """Return what compares the texts of sequences; nothing is older than everything."""
+        """Return a sort key for the text of a sequence; None is older than everything."""
         if sequence is None:
             return (0,)
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
@@ -405,7 +405,7 @@ _LAST_DAY = date.max.toordinal() - _EPOCH
 
 
 def _order_kind(data_type: DataType) -> str:
-    """Return as what values of a type are ordered; empty for lists, objects and others without an order."""
+    """Return the kind of order of a type's values; empty for lists, objects and other unordered values."""
     if data_type == STRING or _is_time(data_type):
         return "text" if data_type == STRING else "time"
     return "" if isinstance(data_type, (ArrayType, MapType, StructType)) or data_type in (BINARY, BOOLEAN) else "number"
@@ -504,7 +504,7 @@ def _record_rows(
 
 
 def delete_flags(condition: str | None, schema: StructType) -> Callable[[Form], int]:
-    """Return what says of the form of a record whether it deletes: 0 or 1, or `UNDECIDED`."""
+    """Return a function that tells whether the form of a record deletes: 0 or 1, or `UNDECIDED`."""
     if condition is None:
         return _never
     try:
@@ -778,7 +778,7 @@ def _resolved(
 
 
 _MAX_TRIES = 1_000
-"""In how many orders records of one sequence are tried."""
+"""The maximum number of orders that are tried for records of one sequence."""
 
 
 def _has_merged(
@@ -821,7 +821,7 @@ def _has_merged(
 
 
 def _orders(rows: Sequence[Mapping[str, Any]], *, may_be_late: bool) -> list[tuple[Mapping[str, Any], ...]]:
-    """Return the orders of records with one sequence: a deletion comes last, and of the others any may."""
+    """Return the possible orders of records with one sequence: a deletion comes last."""
     deletes = [row for row in rows if row[IS_DELETE]]
     orders = permutations(row for row in rows if not row[IS_DELETE])
     found = [(*each, *deletes) for each in islice(orders, _MAX_TRIES)]

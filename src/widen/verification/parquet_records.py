@@ -809,11 +809,11 @@ _PARSERS: Mapping[str, tuple[tuple[type, ...], _Parser]] = {
     "timestamp": ((str,), _parse_moment),
     "timestamp_ntz": ((str,), _parse_moment),
 }
-"""What JSON has for the values of a type, and what makes the value for Arrow of it."""
+"""The JSON type for the values of a type, and the function that converts it for Arrow."""
 
 
 def _to_records(rows: Sequence[Any], data_type: StructType) -> tuple[pa.StructArray, list[bool]]:
-    """Return rows as records, and which of the rows are among these: Arrow has no value for some numbers."""
+    """Return rows as records, and which rows could be converted: Arrow cannot hold some numbers."""
     kind = to_arrow(data_type)
     try:
         return pa.array(rows, kind), [True] * len(rows)

@@ -195,7 +195,7 @@ class Verification:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the table has every value and no row too many."""
+        """Whether the table has every value and no extra row."""
         return not (self.lost or self.places or self.extra)
 
     def __str__(self) -> str:
@@ -260,7 +260,7 @@ def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> li
             return [row for task in range(count) for row in _sum_shares(reads, task)]
         numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
         frames.append(numbers.mapInArrow(partial(_sum_tasks, reads), _SUMS_DDL))
-    # Spark makes one job of several frames; here each of them has its tasks.
+    # Spark runs several frames as one job; here each frame has its own tasks.
     collected = frames if any(isinstance(each, LocalFrame) for each in frames) else [reduce(DataFrame.unionAll, frames)]
     return [row for frame in collected for row in frame.toArrow().to_pylist()]
 
@@ -421,10 +421,10 @@ MAX_FILES, MAX_TASKS = 10_000, 200
 """Maximum number of files that are listed in the plan of a query, and of tasks that read them."""
 
 UNREADABLE: EncodedRecord = (EXTENSION_MARK.encode(), 0, 0)
-"""Matches no record, so that every digest is compared, with the rows as Spark reads them."""
+"""Matches no record. So every digest is compared, with the rows as Spark reads them."""
 
 _UNREADABLE_SOURCE: EncodedRecord = (EXTENSION_MARK.encode() * 2, 0, 0)
-"""Stands for a file of a source; not even a file of the table that cannot be read matches it."""
+"""Stands for a file of a source. It does not match any file of the table, even an unreadable one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +19,9 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_keys import HISTORIES, PROPERTIES, Keyed, Record, drifting_records, model_key, record
 from support.fault import FULL
+from widen.changes.forgotten_keys import KeyedRows
 from widen.errors import InvalidOption
+from widen.files.data_reader import NotLocal
 from widen.model.types import STRING, TIMESTAMP
 from widen.table import Table, create_table
 
@@ -416,3 +419,13 @@ def without_empties(value: Any) -> Any:
         inner = {name: without_empties(each) for name, each in value.items()}
         return {name: each for name, each in inner.items() if each not in (None, {})}
     return value
+
+
+def test_spark_finds_the_versions_of_a_key_where_this_process_cannot(history: Keyed) -> None:
+    for at, op in ((1, "u"), (5, "d"), (8, "u")):
+        load(history, [record("a", at, 1, op), record("b", at, 1, op)])
+    history.table.delete("id = 'a'", spark=history.spark)
+    with mock.patch.object(KeyedRows, "_find_here", side_effect=NotLocal("a test says so")):
+        with pytest.raises(InvalidOption, match="versions of 1 of these keys"):
+            history.table.forget([{"id": "a"}, {"id": "b"}])
+        assert history.table.forget([{"id": "a"}]).metrics["numForgottenKeys"] == 1

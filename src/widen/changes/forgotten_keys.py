@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,13 +26,17 @@ from widen.changes.key_columns import KeyColumns, join_texts
 from widen.errors import InvalidOption, StorageError
 from widen.evolution.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
 from widen.files.arrow_types import one_array, to_arrow
+from widen.files.data_reader import FileScan, NotLocal
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fold_path, format_path, parse_path
 from widen.model.types import BINARY, DataType, Field, StructType
+from widen.protocol.actions import Add
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_properties import parse_duration_ms
+from widen.spark.errors import translate_spark_errors
+from widen.spark.spark_types import DataFrame, F
 
 OPERATION = "FORGET KEYS"
 
@@ -44,18 +48,21 @@ class ForgetRule:
     Args:
         texts: The texts that keys may have in a list, in any column of a field.
         before_ms: Keys that were deleted before this time are also forgotten.
+        ensure_unused: Checks that the table does not need the deletions of some keys.
     """
 
     texts: frozenset[str] = frozenset()
     before_ms: int | None = None
+    ensure_unused: Callable[[set[str]], None] = lambda _: None
 
     @staticmethod
     def of(
-        schema: StructType, recorded: str | None, keys: Sequence[Mapping[str, object]], older_than: str | None
+        rows: KeyedRows, recorded: str | None, keys: Sequence[Mapping[str, object]], older_than: str | None
     ) -> ForgetRule:
         """Return what a call asks for.
 
         Args:
+            rows: The rows of the table.
             recorded: The rules of the ingestion by key, as the table records them.
 
         Raises:
@@ -68,12 +75,14 @@ class ForgetRule:
                 raise InvalidOption(option="older_than", value=older_than, expected=expected)
             names = ", ".join(sorted({name for key in keys for name in key}))
             raise InvalidOption(option="keys", value=names, expected=expected)
+        schema = rows.schema
         rules = KeyRules.from_property(recorded).spelled_as(schema)
         if older_than is not None:
             return ForgetRule(before_ms=current_ms() - _to_age_ms(older_than, rules, has_keys=bool(keys)))
         if not keys:
             raise InvalidOption(option="keys", value=[], expected="Must be at least one key, or use older_than.")
-        return ForgetRule(frozenset(text for key in keys for text in _texts_of_key(schema, rules, key)))
+        texts = frozenset(text for key in keys for text in _texts_of_key(schema, rules, key))
+        return ForgetRule(texts, ensure_unused=partial(rows.ensure_no_versions, rules))
 
     def find(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return which rows of a list are forgotten."""
@@ -90,6 +99,67 @@ class ForgetRule:
             newer = rows.filter(pc.invert(self.find(rows)))[KEY_TEXT]
             gone.difference_update(newer.filter(pc.is_in(newer, value_set=wanted)).to_pylist())
         return len(gone)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """The rows of a table that is loaded by key.
+
+    Args:
+        open_files: Returns how columns are read, and the files of the table. May raise `NotLocal`.
+        read: Returns the rows on Spark, which reads what this process cannot.
+    """
+
+    schema: StructType
+    open_files: Callable[[], tuple[Callable[[StructType], FileScan], Sequence[Add]]]
+    read: Callable[[], DataFrame]
+
+    def ensure_no_versions(self, rules: KeyRules, texts: set[str]) -> None:
+        """Check that a table with history has no versions of some keys.
+
+        Args:
+            texts: The keys, as lists of deleted keys have them.
+
+        Raises:
+            InvalidOption: it has, and a deletion says until when a version before it was valid.
+        """
+        count = self._count_keys(rules, texts) if rules.history and texts else 0
+        if count:
+            # The values are personal, so the error only counts them.
+            expected = (
+                f"The table keeps every version of its rows, and still has versions of {count} of these keys. A "
+                "deletion says until when one of them was valid. Delete all rows of the keys first, then forget them."
+            )
+            raise InvalidOption(option="keys", value=", ".join(map(format_path, rules.key)), expected=expected)
+
+    def _count_keys(self, rules: KeyRules, texts: set[str]) -> int:
+        try:
+            return len(self._find_here(rules, pa.array(sorted(texts), pa.string())))
+        except NotLocal:
+            from widen.changes.key_expressions import key_text
+
+            text = key_text(self.schema, rules)
+            if text is None:
+                return 0
+            with translate_spark_errors():
+                found = self.read().select(text.alias(KEY_TEXT)).where(F.col(KEY_TEXT).isin(*texts))
+                return int(found.distinct().count())
+
+    def _find_here(self, rules: KeyRules, texts: pa.Array) -> set[str]:
+        keys = [each for each in (KeyColumns.of(self.schema, path) for path in rules.key) if each is not None]
+        if len(keys) < len(rules.key):
+            return set()
+        names = {place[0] for key in keys for place in key.places}
+        open_scan, files = self.open_files()
+        scan = open_scan(StructType(tuple(field for field in self.schema if field.name in names)))
+        found = set[str]()
+        for file in files:
+            for _, rows in scan.read_located(file):
+                for batch in rows.to_batches():
+                    some = pa.Table.from_batches([batch])
+                    own = join_texts([key.texts(one_array(key.read(some))) for key in keys])
+                    found.update(own.filter(pc.fill_null(pc.is_in(own, value_set=texts), False)).to_pylist())
+        return found
 
 
 _AGE = re.compile(r"(\d+)\s*([hdw])", re.ASCII)
@@ -187,6 +257,7 @@ def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: Staged
             kept.append((path, size))
         elif staged is not None and len(found) < len(rows):
             kept.append(lists.write_file(folder, rows.filter(pc.invert(is_wanted))))
+    rule.ensure_unused(gone)
     names = {store.plain(path) for path, _ in kept}
     old = tuple(path for path in listed if path not in names)
     # A file of an older list may hold a key that the newest one does not have any more.

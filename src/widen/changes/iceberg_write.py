@@ -6,7 +6,7 @@ Source: Delta Lake's schema enforcement and evolution, where Iceberg allows it
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -425,6 +425,24 @@ def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) 
     if columns_by_file(source, schema, scan) is None:
         raise NotLocal("its files lack values of its rows")
     return [_to_add(file.path, file.size_bytes) for file in scan.files]
+
+
+def open_snapshot_files(
+    source: IcebergSource, schema: StructType
+) -> tuple[Callable[[StructType], IcebergFileScan], Sequence[Add]]:
+    """Return how columns of a snapshot are read, and its files.
+
+    Args:
+        schema: The columns of the table, with field ids.
+
+    Raises:
+        NotLocal: rows have values that are not in the files, or values say which of them are deleted.
+    """
+    metadata, snapshot = source.point.metadata, source.point.snapshot
+    assert snapshot is not None
+    scan = plan_scan(metadata, source.io, snapshot, to_row_filter(UnknownPredicate(), source.point.schema))
+    mapping, deleted = metadata.name_mapping(), find_deleted(source, scan)
+    return lambda columns: IcebergFileScan(source.io, columns, mapping, deleted), to_plain_adds(source, scan, schema)
 
 
 def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64]:

@@ -433,7 +433,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Raises:
             InvalidOption: the table is not loaded by key, a field is missing, or a value has another type; the age
-                is not one, or the table keeps every version of its rows and so needs its deletions.
+                is not one; or the table keeps every version of its rows, and an age is given or a key has versions.
             UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: too many conflicts, or the outcome of the commit is unknown.
             CorruptLog: the list of deleted keys is missing or damaged.
@@ -441,7 +441,10 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         """
         from widen.changes import forgotten_keys
         from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
+        from widen.changes.iceberg_write import open_snapshot_files
         from widen.evolution.key_rules import PROPERTY
+        from widen.frames.iceberg_scan import IcebergSource
+        from widen.spark.session import find_session
 
         if self._branch is not None:
             expected = "Loads by key, and what they remember, belong to the main branch: open that one."
@@ -450,7 +453,10 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, int | None] | Conflicted:
             table = self.refresh()._table
             ensure_table_writable(self._name, table)
-            rule = forgotten_keys.ForgetRule.of(self._full_schema, table.properties.get(PROPERTY), keys, older_than)
+            schema, spark = self._full_schema, partial(find_session, None, "it reads the keys of the table")
+            source = IcebergSource(spark, table.io, self._point(None))
+            rows = forgotten_keys.KeyedRows(schema, partial(open_snapshot_files, source, schema), self.read)
+            rule = forgotten_keys.ForgetRule.of(rows, table.properties.get(PROPERTY), keys, older_than)
             lists = KeyLists(self._files, iceberg_head(table.properties, self.name), ICEBERG_FOLDER)
             if dry_run:
                 return forgotten_keys.write_without(lists, rule, 0, None), None

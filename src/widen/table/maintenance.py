@@ -47,7 +47,7 @@ from widen.log.commit import (
     several_commits,
 )
 from widen.log.commit_files import METADATA, current_ms, decode_commit, read_non_file_actions, time_text, to_ms
-from widen.log.file_list import canonical_path, to_remove
+from widen.log.file_list import canonical_path, to_adds, to_remove
 from widen.log.loads import restore_loads
 from widen.log.log_segment import find_segment, list_log
 from widen.log.log_store import LogStore, percent_encode
@@ -55,7 +55,8 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
-from widen.protocol.actions import Action, Remove, Txn
+from widen.model.types import StructType
+from widen.protocol.actions import Action, Add, Remove, Txn
 from widen.protocol.deletion_vectors import locate_vector
 from widen.protocol.table_configuration import protected_before
 from widen.protocol.table_features import PROTECTION
@@ -81,10 +82,11 @@ from widen.table.results import TableChange, Vacuumed, to_datetime
 
 if TYPE_CHECKING:
     from widen.changes.rewrite_files import OldFileRewrite
+    from widen.files.data_reader import FileScan
     from widen.files.footers import OldType
     from widen.iceberg.catalog import CatalogSource
     from widen.iceberg.mirror import Mirrored
-    from widen.spark.spark_types import SparkSession
+    from widen.spark.spark_types import DataFrame, SparkSession
 
 RESTORE = "RESTORE"
 
@@ -727,7 +729,7 @@ class VacuumMixin(TableVersion):
 
         Raises:
             InvalidOption: the table is not loaded by key, a field is missing, or a value has another type; the age
-                is not one, or the table keeps every version of its rows and so needs its deletions.
+                is not one; or the table keeps every version of its rows, and an age is given or a key has versions.
             ContentionError: too many conflicts, or the outcome of the commit is unknown.
             CorruptLog: the list of deleted keys is missing or damaged.
             StorageError: the storage returned an error.
@@ -737,7 +739,10 @@ class VacuumMixin(TableVersion):
 
         def attempt(_: Conflicted | None) -> tuple[forgotten_keys.ForgottenKeys, Committed | None] | Conflicted:
             snapshot = self.refresh()._snapshot
-            rule = forgotten_keys.ForgetRule.of(snapshot.schema, snapshot.properties.get(PROPERTY), keys, older_than)
+            rows = forgotten_keys.KeyedRows(
+                snapshot.schema, partial(_open_files, snapshot), partial(_read_rows, snapshot)
+            )
+            rule = forgotten_keys.ForgetRule.of(rows, snapshot.properties.get(PROPERTY), keys, older_than)
             lists = deleted_keys.KeyLists.of(self._store, snapshot)
             if dry_run:
                 return forgotten_keys.write_without(lists, rule, 0, None), None
@@ -756,6 +761,21 @@ class VacuumMixin(TableVersion):
             with after_commit(self.location, self.version):
                 forgotten_keys.delete_old(self._store, done)
         return TableChange(self, forgotten_keys.OPERATION, self.version, done.metrics)
+
+
+def _open_files(snapshot: Snapshot) -> tuple[Callable[[StructType], FileScan], Sequence[Add]]:
+    from widen.changes.keyed_files import DeltaFiles
+    from widen.files.data_reader import plan_local_scan
+
+    plan_local_scan(snapshot)
+    return DeltaFiles(snapshot, snapshot).scan, to_adds(snapshot.files())
+
+
+def _read_rows(snapshot: Snapshot) -> DataFrame:
+    from widen.frames.scan import read_snapshot
+    from widen.spark.session import find_session
+
+    return read_snapshot(find_session(None, "it reads the keys of the table"), snapshot.store, snapshot)
 
 
 # Mirror a Delta table as an Iceberg table.

@@ -228,3 +228,54 @@ def test_a_table_with_history_needs_its_deletions(tmp_path: Path) -> None:
         shop.load({"id": 1, "n": ord(op), "op": op}, history=True)
     with pytest.raises(InvalidOption, match="keeps every version"):
         shop.open().forget(older_than="1d")
+
+
+# Tables with history, which need the deletions of keys that still have versions.
+
+
+def versions(shop: Shop) -> list[tuple[Any, ...]]:
+    rows = [json.loads(line) for line in run("read", *shop.words, "--json").stdout.splitlines()]
+    return sorted((row["n"], row.get("_valid_to")) for row in rows)
+
+
+KEYS: dict[str, list[dict[str, Any]]] = {
+    "one column": [{"id": 1}, {"id": 2}],
+    "numbers and texts": [{"id": "1"}, {"id": 2}],
+    "two fields": [{"id": 1, "r": {"x": "a"}}, {"id": 1, "r": {"x": "b"}}],
+}
+
+FIRST = {"one column": "id = 1", "numbers and texts": "id = '1'", "two fields": "r.x = 'a'"}
+
+
+@FORMATS
+@pytest.mark.parametrize("kind", KEYS)
+def test_a_key_is_not_forgotten_as_long_as_it_has_versions(tmp_path: Path, form: str, kind: str) -> None:
+    shop, (one, other) = Shop(tmp_path, form), KEYS[kind]
+    names = ["id", "r.x"] if "r" in one else ["id"]
+    words: dict[str, Any] = {"key": names, "history": True, "verify": True}
+    for n, op in ((1, "u"), (5, "d"), (8, "u")):
+        shop.load({**one, "n": n, "op": op}, {**other, "n": n, "op": op}, **words)
+    before, stored = versions(shop), shop.stored()
+    assert before == [(1, 5), (1, 5), (8, None), (8, None)]
+    keys = [{"id": each["id"], **({"r.x": each["r"]["x"]} if "r" in each else {})} for each in (one, other)]
+    for call in ({"dry_run": True}, {}):
+        with pytest.raises(InvalidOption, match=r"still has versions of 2 of these keys.*Delete all rows") as refused:
+            shop.open().forget(keys, **call)
+        assert str(refused.value.fields["value"]) == ", ".join(names)
+    assert (versions(shop), shop.stored()) == (before, stored)
+    shop.open().delete(FIRST[kind])
+    assert len(versions(shop)) == 2
+    with pytest.raises(InvalidOption, match=r"versions of 1 of these keys"):
+        shop.open().forget(keys)
+    assert shop.open().forget(keys[:1]).metrics["numForgottenKeys"] == 1
+    proof = shop.load({**one, "n": 9, "op": "u"}, {**other, "n": 9, "op": "u"}, **words).verification
+    assert proof.is_clean
+    assert versions(shop) == [(1, 5), (8, 9), (9, None), (9, None)]
+
+
+@FORMATS
+def test_a_key_without_a_deletion_is_not_searched_for(tmp_path: Path, form: str) -> None:
+    shop = Shop(tmp_path, form)
+    shop.load({"id": 1, "n": 1, "op": "u"}, {"id": 2, "n": 1, "op": "u"}, history=True)
+    shop.load({"id": 2, "n": 5, "op": "d"}, history=True)
+    assert shop.open().forget([{"id": 1}]).metrics["numForgottenKeys"] == 0

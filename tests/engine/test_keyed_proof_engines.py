@@ -17,6 +17,8 @@ from engine.test_keyed_proof import FORMATS, open_keyed
 from engine.test_keys import drifting_records, record
 from engine.test_row_versions import partial_records
 from support.covering import TRIES_ALL, covering
+from widen.errors import InvalidOption
+from widen.spark import ship
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 
 WORDS: Mapping[str, Mapping[str, Any]] = {"newest": {}, "partial": {"missing": "keep"}, "history": {"history": True}}
@@ -116,3 +118,21 @@ def test_an_order_of_numbers_and_times_is_proved(spark: SparkSession, tmp_path: 
             done = keyed.ingest([record(key % 3, order, key) for key, order in enumerate(orders)])
         assert done.verification is not None
         assert done.verification.is_clean, str(done.verification)
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_nothing_is_committed_that_executors_cannot_prove(
+    spark: SparkSession, tmp_path: Path, table_format: str
+) -> None:
+    """The driver writes a few records by key itself, so only the proof finds out that executors lack a package."""
+    session = require_spark(spark, "its executors are asked")
+    keyed = open_keyed(session, tmp_path, table_format)
+    with (
+        mock.patch.object(ship, "NEEDED", ("surely_missing",)),
+        mock.patch.object(ship, "_checked", set()),
+        pytest.raises(InvalidOption, match="cannot import surely_missing"),
+    ):
+        keyed.ingest([record(1, 1, "a")])
+    done = keyed.ingest([record(1, 1, "a")])
+    assert str(done.keys) == "1 inserted, 0 updated, 0 deleted, 0 late"
+    assert done.verification.is_clean

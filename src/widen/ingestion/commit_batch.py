@@ -57,6 +57,7 @@ from widen.schema.operations import WidenType
 from widen.sources.file_ranges import is_small
 from widen.sources.listing import SourceFile, ensure_unchanged, explain_changes, unchanged_files
 from widen.spark.engine import is_local, require_spark
+from widen.spark.ship import ensure_shipped
 from widen.targets.table_format import (
     Conflicted,
     IngestTarget,
@@ -185,7 +186,7 @@ def commit_batch(
             # Every refusal comes before the first commit, so that a refused batch leaves both tables alone.
             ensure_plan_allowed(plan, request)
             request.limits.ensure_fulfilled(plan, written.result.seen)
-            if after.verified and request.keys is not None and is_local(batch.spark):
+            if after.verified and request.keys is not None:
                 _prepare_keyed_proof(batch, request.keys, plan)
             request.progress("committing")
             # The quarantine is committed first, so that every record is in one of the two tables at any time.
@@ -244,9 +245,15 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
 
 
 def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
-    """Start Spark, before the commit, if only Spark can prove what the batch does to the rows of its keys."""
+    """Find out, before the commit, whether the proof of what the batch does to the rows of its keys can run.
+
+    Spark starts if only Spark can prove it. Its executors prove also a small batch, which the driver has written alone.
+    """
     from widen.verification.keyed_proof import find_proof_obstacle
 
+    if not is_local(batch.spark):
+        ensure_shipped(require_spark(batch.spark, "it verifies rows that change by key"))
+        return
     obstacle = find_proof_obstacle(rules, plan.schema)
     if obstacle is not None:
         require_spark(batch.spark, f"it verifies rows that change by key, and {obstacle}")

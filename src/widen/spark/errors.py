@@ -342,11 +342,18 @@ def _no_store_error(match: re.Match[str]) -> WidenError:
     return StorageError(location=match[1] or match[2], reason="this Spark cannot read from such a store", fix=ADD_STORE)
 
 
+SHIP_IT = "Call widen.ship(spark), or install widen on the executors, or set PYSPARK_PYTHON to one with it."
+"""What to do if executors lack Widen."""
+
+_INSTALL_IT = "Install it on each worker, for the Python that Spark uses: pip install"
+
+
 def _missing_package_error(match: re.Match[str]) -> WidenError:
+    package = match[1].partition(".")[0]
     return InvalidOption(
         option="the Spark session",
         value=f"a session whose executors do not have the package {match[1]}",
-        expected="Call widen.ship(spark), or install widen on the executors, or set PYSPARK_PYTHON to one with it.",
+        expected=SHIP_IT if package == "widen" else f"{_INSTALL_IT} {package}",
     )
 
 

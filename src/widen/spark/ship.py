@@ -16,6 +16,7 @@ from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -99,7 +100,7 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
         InvalidOption: an executor runs another version of Python, or lacks a module.
     """
     # Spark gives tasks to all free cores first, so that two for each core reach every executor that there is.
-    from widen.spark.errors import translate_spark_errors
+    from widen.spark.errors import SHIP_IT, translate_spark_errors
     from widen.spark.session import is_driver
 
     count = min(_MAX_PROBES, 2 * spark.sparkContext.defaultParallelism) if is_driver(spark) else _MAX_PROBES
@@ -115,6 +116,8 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
     if missing:
         value = f"a session whose executors cannot import {'; '.join(missing)}"
         expected = f"Install on each worker, for the Python that Spark uses: pip install {' '.join(NEEDED)}"
+        if missing == ["widen"]:
+            expected = SHIP_IT
         raise InvalidOption(option="the Spark session", value=value, expected=expected)
     return lacking
 
@@ -136,6 +139,16 @@ def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterato
                 missing.append(f"{name} ({error})" if str(name) not in str(error) else name)
     python = "{}.{}".format(*sys.version_info[:2])
     yield pa.RecordBatch.from_pydict({"python": [python], "missing": [", ".join(sorted(set(missing)))]})
+
+
+_checked = WeakSet["SparkSession"]()
+
+
+def ensure_shipped(spark: SparkSession) -> None:
+    """Check once for each session that its executors have Widen, before a commit that tasks are to prove."""
+    if spark not in _checked:
+        ensure_executors(spark, ("widen", *NEEDED))
+        _checked.add(spark)
 
 
 _log = logging.getLogger(__name__)

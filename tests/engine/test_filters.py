@@ -30,8 +30,8 @@ import widen
 from support.every_pair import PROPERTIES, at, spelled
 from support.one_job import collect_each
 from support.type_change import CASES, Case
+from widen.files import scan_groups as old_decimals
 from widen.files.predicates import parse_predicate
-from widen.frames import projection as old_decimals
 from widen.frames.scan import plan_read, read_snapshot
 from widen.log.commit import commit
 from widen.log.file_list import to_adds

@@ -15,8 +15,8 @@ import widen
 from support.exact import assert_same
 from support.written_once import written_once
 from widen.errors import StorageError
+from widen.files import scan_groups as old_decimals
 from widen.files.footers import find_old_files
-from widen.frames import projection as old_decimals
 from widen.model.column_path import fields
 from widen.table import Table
 

@@ -24,12 +24,12 @@ from pyspark.sql import functions as F
 import widen
 from support.exact import assert_same
 from widen.batches import column_copy, frame_batch, int96_times, typed_frames
-from widen.batches import column_expressions as exact_cast
 from widen.batches.column_copy import ColumnCopy
 from widen.batches.open_source import BatchReader
 from widen.batches.typed_frames import prepare_records
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.evolution.policy import Policy
+from widen.frames import column_conversions as exact_cast
 from widen.frames.table_writers import DeltaRows
 from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, TIMESTAMP, DataType, Field, StructType

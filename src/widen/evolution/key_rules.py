@@ -403,7 +403,7 @@ def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[D
 
 
 def beside_texts(places: Iterable[tuple[DataType, Path]]) -> list[Path]:
-    """Return the places of the columns of scalars other than texts.
+    """Return the paths of the columns of scalars other than texts.
 
     A column of texts also has the text of their values, which have no place in its order.
     """

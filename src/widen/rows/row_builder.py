@@ -498,7 +498,7 @@ class RowBuilder:
             yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
-        # A field that is known to be separate has no column yet, so its row may still differ from the table's row.
+        # A field that was found to be separate has no column yet, so its row may still differ from the table's row.
         if not is_refused:
             others = self._with_field_names(versioned, self._observed_names) if self._apart else None
             observe_record(self.observation.root, ruled if others is None else self._rules.record(others), at)

@@ -280,7 +280,7 @@ class DeltaTarget(IngestTarget):
         rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
         policy = policy_of_keys(self.policy, rules)
         if rules is not None and rules.keeps_missing:
-            # What a partial record lacks is what its row has, and only a new row takes defaults.
+            # A row keeps its values where a partial record has none, and only a new row takes defaults.
             fixed = {path: replace(each, is_filled=False) for path, each in policy.fixed_columns.items()}
             policy = replace(policy, fixed_columns=fixed)
         return replace(self, keys=rules, policy=policy)

@@ -614,6 +614,36 @@ def test_frames_take_a_field_that_no_record_has_yet_for_null(
     assert all(each.verification is not None and each.verification.is_clean for each in (first, second))
 
 
+@pytest.mark.parametrize(
+    ("kind", "most", "words"),
+    [
+        ("delta", 0, {}),
+        ("delta", 4_000_000, {"missing": "keep"}),
+        ("partitions", 4_000_000, {"history": True}),
+        ("iceberg", 0, {"history": True}),
+    ],
+)
+def test_an_excluded_field_deletes(
+    keyed: Keyed, words: dict[str, Any], kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", most)
+    words = {**words, "exclude": ["op", "meta"], "delete_when": "op = 'd' AND meta.op <> 'U' OR n = 9", "verify": True}
+    if kind == "partitions":
+        create_table(keyed.location, "id int, day string", partition_by=["day"])
+    if kind == "iceberg":
+        words["catalog"], keyed.location = f"{keyed.place}/c.db", "shop.t"
+    kept, gone = {"op": "confidential"}, {"op": "D"}
+    first = keyed.ingest([record(1, 1, 1, "u", meta=kept), record(2, 1, 2, day="x"), record(3, 1, 9)], **words)
+    assert str(first.keys) == "2 inserted, 0 updated, 0 deleted, 0 late, 1 deletion of an unknown key"
+    broken = {"at": 3, "op": "d", "meta": kept}
+    second = keyed.ingest([record(1, 2, 3, "d", meta=gone), record(2, 2, 4, "d", meta={"op": "U"}), broken], **words)
+    assert (str(second.keys), second.quarantined) == ("0 inserted, 1 updated, 1 deleted, 0 late", 1)
+    assert all(each.verification is not None and each.verification.is_clean for each in (first, second))
+    sources = set(keyed.place.glob("batch*/*"))
+    own = [each for each in keyed.place.rglob("*") if each.is_file() and each not in sources]
+    assert not [each for each in own if b"confidential" in each.read_bytes()]
+
+
 def test_the_command_line_and_a_file_take_the_rules(keyed: Keyed) -> None:
     source = keyed.batch([record(1, 1, 1), record(1, 2, 2), record(2, 1, 3, "d")])
     config = keyed.place / "keys.toml"

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.batches.excluded_fields import no_deletes_by
 from widen.batches.text_tasks import (
     MISSING_FIELDS,
     NOTE,
@@ -230,6 +231,9 @@ class TextBatch:
         sink = writer.find_sink(self.spark)
         with _name_largest_file(self.files):
             if sink is None:
+                if attempt.policy.deletes_by:
+                    reason = f"only Spark writes the rows of this table: {writer.find_obstacle()}"
+                    raise no_deletes_by(attempt.policy.deletes_by, reason)
                 require_spark(self.spark, f"of the table: {writer.find_obstacle()}")
                 return write_fitting(self.texts, attempt, writer)
             named, rules = sink.text_partitions, sink.rules
@@ -239,7 +243,7 @@ class TextBatch:
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
         """Return the records that violate a rule of the table; see `Batch`."""
-        attempt, sink = self._with_file_fields(attempt), writer.find_sink(self.spark)
+        attempt, sink = self._with_file_fields(attempt.without_excluded()), writer.find_sink(self.spark)
         if sink is not None:
             origin = OriginColumn(ORIGIN, partition_by=sink.text_partitions, rules=sink.rules)
             has_rules = origin.partition_by or origin.rules
@@ -336,7 +340,9 @@ class TextBatch:
         refused = keep_refused(self.texts, attempt) if attempt.origin is not None and seen.quarantined else None
         is_broken = refused is not None and any(note.refused for note in notes)
         broken = keep_refused(self.texts, attempt, by_rules=True) if is_broken else None
-        return BatchResult(writer.from_parts(parts), seen, refused, broken=broken)
+        files, paths = writer.from_parts(parts), {path for note in notes for path in note.deleting}
+        deleting = frozenset(file.path for part, file in zip(parts, files, strict=True) if part.path in paths)
+        return BatchResult(files, seen, refused, broken=broken, deleting=deleting)
 
 
 @contextmanager
@@ -527,6 +533,7 @@ class BatchResult:
         is_complete: Whether every record is in the files or quarantined, or the pass only observed.
         broken: The quarantined records that violate a rule, which is known only after they are observed; None without
             such records, or if the types of the source decide the columns.
+        deleting: The paths of the files whose records delete rows; see `KeyRules.excluded`.
     """
 
     files: Sequence[WrittenFile]
@@ -534,11 +541,13 @@ class BatchResult:
     quarantined_records: Rows | None = None
     is_complete: bool = True
     broken: Rows | None = None
+    deleting: frozenset[str] = frozenset()
 
 
 def keep_refused(texts: RawTexts, spec: BatchWriteSpec, *, by_rules: bool = False) -> Rows:
     """Return the quarantined records of a batch whose other records the tasks have written; see `BatchResult`."""
-    return texts.mapInArrow(partial(read_refused_records, spec, by_rules=by_rules), _ORIGIN_DDL)
+    task = partial(read_refused_records, spec.without_excluded(), by_rules=by_rules)
+    return texts.mapInArrow(task, _ORIGIN_DDL)
 
 
 _ORIGIN_DDL = "{} string, {} string, {} bigint, {} string".format(*ORIGIN_FIELDS)

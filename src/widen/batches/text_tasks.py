@@ -19,13 +19,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.batches.excluded_fields import find_deletes
 from widen.batches.field_columns import build_columns
 from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
 from widen.evolution.policy import Policy, mask
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.data_writer import PartFile, Sink
+from widen.files.data_writer import PartFile, RowWriter, Sink
 from widen.json.document import MAX_RECORD_BYTES, split_records
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
@@ -43,6 +44,7 @@ from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, l
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
 from widen.rows.row_builder import (
+    EXCLUDED,
     ORIGIN_FIELDS,
     REASON,
     DecodedChunk,
@@ -135,7 +137,12 @@ class BatchWriteSpec:
         """The schema of the rows that tasks make."""
         origin = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
         missing = () if self.missing is None else (Field(self.missing.column, ArrayType(STRING)),)
-        return StructType((*self.schema.fields, *origin, *missing))
+        excluded = (Field(EXCLUDED, ArrayType(STRING)),) if self.policy.deletes_by else ()
+        return StructType((*self.schema.fields, *origin, *missing, *excluded))
+
+    def without_excluded(self) -> BatchWriteSpec:
+        """Return the same for tasks that do not decide which records delete, and need no excluded values."""
+        return replace(self, policy=replace(self.policy, deletes_by=()))
 
     def next_schema(self, seen: Observation) -> StructType:
         """Return the schema of the plan for the prior and a new observation."""
@@ -154,11 +161,13 @@ class TaskNote(msgspec.Struct, frozen=True):
         seen: Its observation, as JSON.
         parts: The files that it has written.
         refused: How many records fit into no partition; they are also quarantined.
+        deleting: The paths of the files whose records delete rows, where columns do not say so.
     """
 
     seen: msgspec.Raw
     parts: tuple[PartFile, ...] = ()
     refused: int = 0
+    deleting: tuple[str, ...] = ()
 
 
 def build_rows(texts: RawTexts, spec: BatchWriteSpec) -> DataFrame:
@@ -232,27 +241,41 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
         # Use the columns of the files, with their field ids.
         names = spec.sink.schema.names
         schema = pa.schema([*spec.sink.schema, *(each for each in schema if each.name not in names)])
-    writer = spec.sink.open(schema) if spec.sink else None
+    stored = pa.schema([each for each in schema if each.name != EXCLUDED])
+    writer = spec.sink.open(stored) if spec.sink else None
+    # The rows that delete get files of their own, so that nothing is stored but that they do.
+    deleting_writer = spec.sink.open(stored) if spec.sink and spec.policy.deletes_by else None
     refused = 0
     with without_garbage_collection(), ExitStack() as undo:
         task = _TextTask(spec, schema, makes_rows=writer is not None)
-        if writer:
-            undo.callback(writer.discard)
+        for each in filter(None, (writer, deleting_writer)):
+            undo.callback(each.discard)
         for batch in task.run(batches):
             rows = batch
             if spec.origin is not None:
                 is_refused = _find_refused(batch, spec.origin)
                 refused += _count_broken(batch, spec.origin, is_refused)
                 rows = batch.filter(pc.invert(is_refused)).drop_columns([spec.origin.column])
+            if deleting_writer:
+                is_delete = find_deletes(rows, spec.policy, task.schema)
+                rows = rows.drop_columns([EXCLUDED])
+                _write_some(deleting_writer, rows.filter(is_delete))
+                rows = rows.filter(pc.invert(is_delete))
             if writer:
-                writer.write(rows)
+                _write_some(writer, rows)
+        parts: tuple[PartFile, ...] = ()
+        deleting: tuple[PartFile, ...] = ()
         if writer and not task.will_replan:
             # Once the note names the files, only the driver deletes them: it knows whether they are committed.
             parts = tuple(writer.close())
+            deleting = tuple(deleting_writer.close()) if deleting_writer else ()
             undo.pop_all()
-        else:
-            parts = ()
-    yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts, refused)}])
+    yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts, refused, deleting)}])
+
+
+def _write_some(writer: RowWriter, rows: pa.RecordBatch) -> None:
+    if rows.num_rows:
+        writer.write(rows)
 
 
 # Records that go to the quarantine, in tasks that write the rows themselves. Fixed columns are decided with the row,
@@ -440,9 +463,19 @@ class _TextTask:
             self._next_check = next(early, self._rows + rows_per_batch)
             yield from self._drain()
 
-    def note(self, parts: tuple[PartFile, ...] = (), refused: int = 0) -> bytes:
-        """Return the note of the task."""
-        return msgspec.json.encode(TaskNote(msgspec.Raw(self._builder.observation.to_json()), parts, refused))
+    @property
+    def schema(self) -> StructType:
+        """The columns of the table that the rows have."""
+        return self._builder.schema
+
+    def note(self, parts: tuple[PartFile, ...] = (), refused: int = 0, deleting: tuple[PartFile, ...] = ()) -> bytes:
+        """Return the note of the task.
+
+        Args:
+            deleting: Further files, whose records delete rows.
+        """
+        seen, paths = msgspec.Raw(self._builder.observation.to_json()), tuple(part.path for part in deleting)
+        return msgspec.json.encode(TaskNote(seen, (*parts, *deleting), refused, paths))
 
     def _drain(self, *, is_last: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the texts so far, unless what they hold changes the plan: then another pass makes the
@@ -585,7 +618,7 @@ def _decode_natively(builder: RowBuilder, native: NativeDecoder, schema: pa.Sche
     batch = native.decode(schema)
     builder.finish_native(batch)
     if batch.rows is not None:
-        if builder.origin is None and builder.missing is None:
+        if not builder.has_own_columns:
             yield batch.rows
         else:
             arrays = _with_own_columns(builder, list(batch.rows.columns), schema, *batch.kept())
@@ -628,6 +661,9 @@ def _with_own_columns(
     if builder.missing is not None:
         at = schema.get_field_index(builder.missing.column)
         arrays[at] = pa.array(builder.missing_cells(texts, positions), schema.field(at).type)
+    if builder.reads_excluded:
+        at = schema.get_field_index(EXCLUDED)
+        arrays[at] = pa.array(builder.excluded_cells(texts), schema.field(at).type)
     if builder.origin is not None:
         at = schema.get_field_index(builder.origin.column)
         is_wanted = _has_origin(builder.origin, pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -5,9 +5,11 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
+from widen.batches.text_batch import BatchResult
 from widen.errors import KeyRepeated, SequenceRepeated
 from widen.evolution.key_rules import (
     CONTENT,
@@ -32,6 +34,7 @@ from widen.evolution.key_rules import (
     order_family,
 )
 from widen.evolution.unify import EXACT_JSON
+from widen.frames.table_writers import WrittenFile
 from widen.model.column_path import Path, format_path
 from widen.model.types import (
     BINARY,
@@ -193,16 +196,19 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
 # What each key of a batch becomes.
 
 
-def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFrame:
+def with_order(rows: DataFrame, schema: StructType, rules: KeyRules, *, deletes: bool = False) -> DataFrame:
     """Return rows with their key, their sequence, whether they delete, and their content as a text.
 
     The content breaks ties, so that the newest record does not depend on the order of files and tasks. The caller has
     checked that the condition of deletions is deterministic.
+
+    Args:
+        deletes: Whether all of the rows delete, where columns do not say so; see `KeyRules.excluded`.
     """
     text = key_text(schema, rules)
     assert text is not None
     number, words = sequence(schema, rules)
-    is_delete, condition = F.lit(False), rules.deletes(schema)
+    is_delete, condition = F.lit(deletes), rules.deletes(schema)
     if condition is not None:
         is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
     return rows.select(
@@ -213,6 +219,26 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules) -> DataFram
         is_delete.alias(IS_DELETE),
         _content(schema, rules).alias(CONTENT),
     )
+
+
+def order_batch(
+    read: Callable[[BatchResult], DataFrame], result: BatchResult, schema: StructType, rules: KeyRules
+) -> DataFrame:
+    """Return the records of a batch as `with_order` does.
+
+    Args:
+        read: Returns the rows of the files of a result.
+    """
+    if not result.deleting:
+        return with_order(read(result), schema, rules)
+    groups: dict[bool, list[WrittenFile]] = {}
+    for file in result.files:
+        groups.setdefault(file.path in result.deleting, []).append(file)
+    frames = (
+        with_order(read(replace(result, files=files)), schema, rules, deletes=deletes)
+        for deletes, files in groups.items()
+    )
+    return reduce(DataFrame.unionAll, frames)
 
 
 def _content(schema: StructType, rules: KeyRules) -> Column:

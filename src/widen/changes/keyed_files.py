@@ -173,7 +173,7 @@ def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> p
     """Return records as texts to sort by, like `widen.changes.key_expressions.with_order`.
 
     Args:
-        scan: Reads the columns by which records differ.
+        scan: Reads the columns that records may differ in.
         columns: These columns.
 
     Returns:

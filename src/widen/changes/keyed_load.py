@@ -7,7 +7,7 @@ Source: docs/guide/keys.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
@@ -129,7 +129,13 @@ def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition)
 
 
 def decide_here(
-    spark: SparkSession, table: KeyedTable, adds: Sequence[Add], records: int, rules: KeyRules, lists: KeyLists
+    spark: SparkSession,
+    table: KeyedTable,
+    adds: Sequence[Add],
+    records: int,
+    rules: KeyRules,
+    lists: KeyLists,
+    deleting: Collection[str] = (),
 ) -> LocalMerge | None:
     """Return what a batch does; None if only Spark can decide that.
 
@@ -137,12 +143,13 @@ def decide_here(
         adds: The files of the batch.
         records: The number of its records.
         lists: The keys that were deleted.
+        deleting: The paths of the files whose records delete rows; see `KeyRules.excluded`.
     """
     if records > KEYED_RECORDS:
         return None
     try:
         plan = _plan(table, rules)
-        batch = None if plan is None else _read_batch(plan, table, adds)
+        batch = None if plan is None else _read_batch(plan, table, adds, deleting)
         if plan is None or batch is None:
             return None
         decision = _Decision(spark, plan, batch, table, lists)
@@ -243,7 +250,7 @@ class _Batch:
     """The names of the fields that keep their values; None if no record has any."""
 
 
-def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch | None:
+def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add], deleting: Collection[str]) -> _Batch | None:
     parts: list[pa.Table] = []
     for number, add in enumerate(adds):
         for positions, rows in plan.scan.read_located(add):
@@ -253,7 +260,7 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add]) -> _Batch |
             deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
             if plan.unchanged is not None:
                 columns["u"] = rows.column(plan.unchanged.name)
-            columns["d"] = pa.repeat(pa.scalar(False), len(positions)) if deletes is None else deletes
+            columns["d"] = pa.repeat(pa.scalar(add.path in deleting), len(positions)) if deletes is None else deletes
             parts.append(pa.table(columns))
     if not parts:
         return None

@@ -78,6 +78,8 @@ class KeyRules:
         has_unchanged: Whether records name the fields that a change has left as they were, in the field
             `widen.json.envelope.UNCHANGED`: these keep the values that the row has.
         is_strict: Whether different records of a key with equal sequences refuse a batch. The table does not record it.
+        excluded: The fields of the condition that the load excludes. They have no column, so tasks evaluate the
+            condition while they make the rows, and write the rows that delete to files of their own.
     """
 
     key: tuple[Path, ...]
@@ -87,6 +89,7 @@ class KeyRules:
     history: bool = False
     has_unchanged: bool = False
     is_strict: bool = False
+    excluded: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
         order = None if self.sequence_by is None else format_path(self.sequence_by)
@@ -127,26 +130,39 @@ class KeyRules:
         return replace(self, key=key, sequence_by=order)
 
     def deletes(self, schema: StructType) -> str | None:
-        """Return the condition of deletions over the columns of a table; None if nothing deletes.
+        """Return the condition of deletions over the columns of a table; None if columns do not say what deletes.
 
         The name of a field may differ from the name of its column: ``_metadata`` and ``op type`` cannot be columns. A
         field that has no column yet is null.
         """
-        if self.delete_when is None:
-            return None
-        text = self._spell_condition(schema)
+        return None if self.delete_when is None or self.excluded else self._deletes(self.delete_when, schema)
+
+    def deletes_with(self, schema: StructType, names: Sequence[str | None]) -> str:
+        """Return the condition over the columns of a table and others that hold the excluded fields.
+
+        Args:
+            names: The column of each excluded field, which the schema has; None for a field that is null.
+        """
+        text, folded = self.delete_when or "", list(map(fold_path, self.excluded))
+        for start, end, path in reversed(find_missing_names(text, StructType())):
+            if fold_path(path) in folded:
+                name = names[folded.index(fold_path(path))]
+                text = f"{text[:start]}{'NULL' if name is None else name}{text[end:]}"
+        return self._deletes(text, schema)
+
+    def _deletes(self, condition: str, schema: StructType) -> str:
+        text = _spell_condition(condition, schema)
         for start, end, _ in reversed(find_missing_names(text, schema)):
             text = f"{text[:start]}NULL{text[end:]}"
         return text
 
     def missing_fields(self, schema: StructType) -> tuple[Path, ...]:
-        """Return the fields of the condition of deletions that the columns of a table lack."""
+        """Return the fields of the condition of deletions that the columns of a table lack, but not excluded ones."""
         if self.delete_when is None:
             return ()
-        return tuple(path for _, _, path in find_missing_names(self._spell_condition(schema), schema))
-
-    def _spell_condition(self, schema: StructType) -> str:
-        return _NAMES.sub(lambda match: _spell_names(match, schema), self.delete_when or "")
+        missing = find_missing_names(_spell_condition(self.delete_when, schema), schema)
+        excluded = set(map(fold_path, self.excluded))
+        return tuple(path for _, _, path in missing if fold_path(path) not in excluded)
 
     def to_property(self) -> str:
         """Return the rules as the table records them."""
@@ -157,6 +173,7 @@ class KeyRules:
             "missing": "keep" if self.keeps_missing else None,
             "history": self.history or None,
             "unchanged": self.has_unchanged or None,
+            "excluded": list(map(format_path, self.excluded)) or None,
         }
         return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
 
@@ -171,7 +188,8 @@ class KeyRules:
             value: Any = msgspec.json.decode(text)
             names = ("sequenceBy", "deleteWhen", "missing", "history")
             rules = parse_key_rules(value["key"], *map(value.get, names))
-            return replace(rules, has_unchanged=bool(value.get("unchanged")))
+            excluded = tuple(parse_source("exclude", each) for each in value.get("excluded", ()))
+            return replace(rules, has_unchanged=bool(value.get("unchanged")), excluded=excluded)
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
             expected = "Must be what an ingestion by key has written; unset the property to ingest without keys."
             raise InvalidOption(option=PROPERTY, value=text, expected=expected) from error
@@ -185,6 +203,10 @@ _NAMES = re.compile(
     re.DOTALL,
 )
 """Texts and comments of a condition, which stay as they are, and the names of columns; functions are not columns."""
+
+
+def _spell_condition(condition: str, schema: StructType) -> str:
+    return _NAMES.sub(lambda match: _spell_names(match, schema), condition)
 
 
 def _spell_names(match: re.Match[str], schema: StructType) -> str:
@@ -286,7 +308,8 @@ def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
     """
     if rules is None:
         return policy
-    policy = replace(policy, keeps_corrupt=False)
+    condition = rules.delete_when or "" if rules.excluded else ""
+    policy = replace(policy, keeps_corrupt=False, deletes_by=rules.excluded, delete_when=condition)
     if not rules.history or rules.sequence_by is None:
         return policy
     return with_history(policy, rules.sequence_by)
@@ -403,7 +426,7 @@ def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[D
 
 
 def beside_texts(places: Iterable[tuple[DataType, Path]]) -> list[Path]:
-    """Return the places of the columns of scalars other than texts.
+    """Return the paths of the columns of scalars other than texts.
 
     A column of texts also has the text of their values, which have no place in its order.
     """

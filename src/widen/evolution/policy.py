@@ -202,6 +202,8 @@ class Policy:
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         envelope: What the documents of the source are, if they are not the records themselves.
         history: The field that orders the versions of a row, for a table that keeps them.
+        deletes_by: The excluded fields that say, in a load by key, whether a record deletes; see `KeyRules.excluded`.
+        delete_when: The condition of deletions with such fields.
         names: When two names mean one field; None if neither the caller nor an earlier load has said it.
         allows_nan: Whether NaN, Infinity and -Infinity in JSON are doubles; otherwise such texts are not records.
     """
@@ -231,6 +233,8 @@ class Policy:
     enables_widening: bool = False
     envelope: Envelope | None = None
     history: Path | None = None
+    deletes_by: tuple[Path, ...] = ()
+    delete_when: str = ""
     names: Names | None = None
     keeps_corrupt: bool = True
     allows_nan: bool = False

@@ -224,7 +224,7 @@ def read_in_tasks(spark: SparkSession, snapshot: Snapshot, only: Collection[str]
     """Return the rows of a version as a frame of this process, with a task for each file.
 
     Args:
-        spark: A session for which `widen.spark.engine.is_local` holds.
+        spark: A session of this process; see `widen.spark.engine.is_local`.
         only: The files to read, by their paths in the log; by default all files of the version.
     """
     scan, files = plan_local_scan(snapshot), snapshot.files()

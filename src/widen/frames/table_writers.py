@@ -196,6 +196,7 @@ class DeltaWriter(TableWriter):
         rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
         fills_defaults: Whether a missing field takes the default of its column.
+        in_tasks: Whether Spark's tasks also write rows that they split or check, as tasks of this process do.
     """
 
     store: LogStore
@@ -203,12 +204,13 @@ class DeltaWriter(TableWriter):
     rule: Column | None = None
     condition: RowCondition | None = None
     fills_defaults: bool = True
+    in_tasks: bool = False
 
     def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.rule is not None:
             return None
         sink = None if self.condition is not None else find_part_sink(spark, self.store, self.table)
-        if sink is not None or not is_local(spark) or self.find_obstacle():
+        if sink is not None or not (self.in_tasks or is_local(spark)) or self.find_obstacle():
             return sink
         return replace(table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark)), condition=self.condition)
 
@@ -349,6 +351,7 @@ class IcebergWriter(TableWriter):
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
         rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
+        in_tasks: Whether Spark's tasks also write rows that they split or check, as tasks of this process do.
     """
 
     store: LogStore
@@ -361,13 +364,15 @@ class IcebergWriter(TableWriter):
     sort_by: tuple[SortKey, ...] = ()
     rule: Column | None = None
     condition: RowCondition | None = None
+    in_tasks: bool = False
 
     def find_sink(self, spark: SparkSession) -> Sink | None:
         if self.find_obstacle():
             return None
         if not self.partition_by and is_fully_nullable(self.schema) and self.condition is None:
             return self._new_sink()
-        return IcebergLayout(self._new_sink(), self.partition_by, self.condition) if is_local(spark) else None
+        is_split = self.in_tasks or is_local(spark)
+        return IcebergLayout(self._new_sink(), self.partition_by, self.condition) if is_split else None
 
     def find_obstacle(self) -> str:
         # Tasks that write their own files do not sort, and check no rules but that columns must not be null.

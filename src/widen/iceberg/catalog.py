@@ -587,7 +587,7 @@ def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] |
 
 
 def _setting(name: str) -> str:
-    """Return a name without what it may have or not have: object_store refuses two names of one setting."""
+    """Return a name without its optional parts: object_store refuses two names of one setting."""
     return name.lower().removeprefix("aws_").removeprefix("default_").removesuffix("_url")
 
 
@@ -595,7 +595,7 @@ def _setting(name: str) -> str:
 
 
 def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO]) -> FileIO:
-    """Return the FileIO of a table, which asks the catalog again before credentials expire that it has vended.
+    """Return the FileIO of a table; it asks the catalog again before the vended credentials expire.
 
     A job may take longer than they last. A copy, e.g. in a task, keeps the credentials that it was made with: it has no
     access to the catalog, and gets no credentials of the catalog itself.
@@ -660,7 +660,7 @@ def _renewed_io(kind: type[Any]) -> type[Any]:
 
 
 def _lasts_seconds(properties: Mapping[str, Any]) -> float:
-    """Return how long credentials last that the catalog has just vended: catalogs need not say it."""
+    """Return how long just vended credentials last; not all catalogs say it."""
     times = [value for key, value in properties.items() if _EXPIRES in key]
     known = [int(value) / 1000 - time() for value in times if str(value).isdecimal()]
     return min(known, default=_UNKNOWN_SECONDS)

@@ -231,7 +231,7 @@ class SpelledNames:
                 raise InvalidColumnName(name=format_path(path), reason=reason, fix="Choose a name without dots.")
 
     def _remove(self, schema: StructType, path: Path) -> Iterator[Path]:
-        """Yield the paths below a column that is no longer there, beginning with its own one, which is empty."""
+        """Yield the paths of a dropped column, beginning with its own, which is empty."""
         actual, data_type = resolve(schema, path)
         for below in ((), *(inner for inner, _ in fields(data_type))):
             self._paths.pop(".".join((*actual, *below)), None)

@@ -552,7 +552,7 @@ def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
 
 
 _BITS = {"int": (32,), "long": (32, 64)}
-"""The sizes of the integers that a column of each type has had, since an integer may have been widened."""
+"""The possible former sizes of a column of each type: an integer may have been widened."""
 
 
 def overflowing_truncation(width: int) -> TruncateTransform[int]:

@@ -239,7 +239,7 @@ def _read_older(file: str, io: FileIO) -> TableMetadata | None:
 
 
 def find_sources(metadata: TableMetadata, io: FileIO, location: str) -> tuple[Mapping[int, names.ColumnSource], str]:
-    """Return the source field of each column, by field id, and what to say if a client has removed the record of them.
+    """Return the source field of each column, by field id, and a message if a client has removed this record.
 
     The record is then taken from the newest metadata file that has it, since a column keeps its field id.
     """

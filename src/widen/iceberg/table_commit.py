@@ -577,7 +577,7 @@ class IcebergTransaction:
 
 
 def reference_ages(metadata: TableMetadata, name: str) -> dict[str, int | None]:
-    """Return how long a branch or a tag is kept, and which of its snapshots; None where the table says it."""
+    """Return how long to keep a branch or a tag, and its snapshots; None where the table's settings apply."""
     reference = metadata.refs.get(name)
     names = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep")
     return {key: getattr(reference, key, None) for key in names}

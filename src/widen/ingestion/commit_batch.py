@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
+from widen.batches.excluded_fields import no_deletes_by
 from widen.batches.open_source import IngestSource, persist_source, with_bad_files
 from widen.batches.text_batch import Batch, BatchResult, identify_records
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
@@ -238,6 +239,9 @@ def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = Fa
     """
     if keys is None or not batch.has_types:
         return
+    if keys.excluded:
+        reason = "that takes a source of JSON, CSV or text, but the records of this source have types"
+        raise no_deletes_by(keys.excluded, reason)
     for option, is_on in (("verify", verifies), ("history", keys.history)):
         if is_on:
             expected = "With keys, this needs JSON, CSV or text; the records of this source have types."
@@ -253,7 +257,8 @@ def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
 
     if not is_local(batch.spark):
         ensure_shipped(require_spark(batch.spark, "it verifies rows that change by key"))
-        return
+        if not rules.excluded:
+            return
     obstacle = find_proof_obstacle(rules, plan.schema)
     if obstacle is not None:
         require_spark(batch.spark, f"it verifies rows that change by key, and {obstacle}")

@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d13, #d16
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from inspect import signature
@@ -451,20 +451,28 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     rules = replace(rules, has_unchanged=has_unchanged)
     hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
     for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
-        if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
+        if _is_in(path, hidden):
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
-    for path in rules.missing_fields(StructType()):
-        if any(fold_path(path[:length]) in hidden for length in range(1, len(path) + 1)):
+    masked, excluded = (set(map(fold_path, each)) for each in (policy.masked, policy.excluded))
+    of_condition = rules.missing_fields(StructType())
+    for path in of_condition:
+        if _is_in(path, masked):
             expected = (
-                f"The condition is evaluated on the rows, in which {format_path(path)} is masked or excluded. Load the "
-                "field as it is, and hide it where the table is read."
+                f"The load masks {format_path(path)}, and a condition on its values would show them. Exclude the field "
+                f"instead (--exclude {format_path(path)}): then only whether a record deletes is kept."
             )
             raise InvalidOption(option="delete_when", value=rules.delete_when, expected=expected)
+    rules = replace(rules, excluded=tuple(dict.fromkeys(path for path in of_condition if _is_in(path, excluded))))
     if rules.has_unchanged and any(fold_path((UNCHANGED,)) == path for path in hidden):
         expected = f"The field {UNCHANGED} says which values a row keeps: it must not be masked or excluded."
         raise InvalidOption(option="exclude", value=UNCHANGED, expected=expected)
     return replace(rules, is_strict=bool(arguments.get("strict")))
+
+
+def _is_in(path: Path, fields: Collection[Path]) -> bool:
+    """Return whether a field is one of some folded ones, or is below one."""
+    return any(fold_path(path[:length]) in fields for length in range(1, len(path) + 1))
 
 
 def _rules_of(envelope: Envelope) -> dict[str, str]:

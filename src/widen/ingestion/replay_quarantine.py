@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import Any, cast
 
 from widen.batches.text_batch import Batch, TextBatch, TextReaders, quarantined_files, quarantined_texts, union_rows
+from widen.errors import InvalidOption
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.iceberg.catalog import CatalogSource
@@ -27,6 +28,7 @@ from widen.ingestion.commit_batch import (
 from widen.ingestion.options import parse_options
 from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
+from widen.model.column_path import format_path
 from widen.model.display import Progress, no_progress
 from widen.sources.file_ranges import RawTexts
 from widen.spark.engine import LocalSession, is_local, open_session
@@ -128,6 +130,9 @@ def replay(
     )
     quarantine = request.table.quarantine(fspath(source))
     request = replace(request, keys=request.table.open(policy).key_rules)
+    if request.keys is not None and request.keys.excluded:
+        names = ", ".join(map(format_path, request.keys.excluded))
+        raise InvalidOption(option="source", value=fspath(source), expected=_NOT_KEPT.format(names))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
     session = open_session(spark, engine)
@@ -141,6 +146,12 @@ def replay(
         with after_commit(request.table.location, result.version):
             quarantine.finish_replay(_open_existing(request))
     return result
+
+
+_NOT_KEPT = (
+    "The loads of the table excluded {0}, which says whether a record deletes. The quarantine does not have it, so a "
+    "replay would bring deleted rows back. Load the records again from their files, which the quarantine names."
+)
 
 
 def ensure_replayable(

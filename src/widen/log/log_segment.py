@@ -344,7 +344,7 @@ def _newest(actions: Iterable[Action], kind: type[_T]) -> _T | None:
 
 
 def _size_change(actions: Sequence[Action]) -> tuple[int, int] | None:
-    """Return by how many files and bytes the table grows; None if an add may only update the metadata of a file."""
+    """Return the growth of the table in files and bytes; None if an add may only update the metadata of a file."""
     adds = [action for action in actions if isinstance(action, Add)]
     removes = [action for action in actions if isinstance(action, Remove)]
     removed = {action.path for action in removes}

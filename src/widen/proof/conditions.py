@@ -19,8 +19,10 @@ from typing import Any, NoReturn, TypeAlias
 
 from msgspec.msgpack import Ext
 
+from widen.model.column_path import Path, fold_path
 from widen.model.types import STRING, DataType, DecimalType, Field, StructType, is_same_name
 from widen.proof.canonical import EXACT_WHOLE, LONG_NUMBER, Form
+from widen.proof.json_reader import Json, NumberToken
 from widen.protocol.column_metadata import COLLATIONS
 from widen.schema.source_metadata import FORM, role_of, source_key, source_keys
 
@@ -36,11 +38,16 @@ class UnsupportedCondition(Exception):
     """Only Spark evaluates the condition."""
 
 
-def build_condition(text: str, schema: StructType) -> Condition:
+NO_KINDS: Mapping[Path, str | None] = MappingProxyType({})
+
+
+def build_condition(text: str, schema: StructType, kinds: Mapping[Path, str | None] = NO_KINDS) -> Condition:
     """Return what evaluates a condition on the forms of records.
 
     Args:
         schema: The columns that it may use.
+        kinds: Of folded names of fields without a column the kind of their values, which a form has at `EXCLUDED` in
+            this order; None for null.
 
     Raises:
         UnsupportedCondition: it has more than columns, constants, comparisons, LIKE, IN, BETWEEN, IS, AND, OR and NOT.
@@ -51,7 +58,7 @@ def build_condition(text: str, schema: StructType) -> Condition:
         False
     """
     try:
-        return _Parser(text, schema).parse()
+        return _Parser(text, schema, kinds).parse()
     except RecursionError as error:
         raise UnsupportedCondition(_TOO_MUCH) from error
 
@@ -236,6 +243,87 @@ _VARIABLES = frozenset(
     | {"CURRENT_SCHEMA", "CURRENT_USER", "SESSION_USER", "USER", "GROUPING__ID"}
 )
 """Functions of Spark that need no parentheses, unless a column has the name."""
+
+
+EXCLUDED = "\0"
+"""The key of a form at which it has the values of fields that are excluded: no field of a source has this name."""
+
+
+def _excluded(at: int, kind: str | None) -> _Operand:
+    """Return an excluded field, whose value is of the kind that the record itself says."""
+    if kind is None:
+        return _NULL
+    size, bits = ((_DIGITS["long"], 0), 63) if kind == "integer" else ((0, 0), 0)
+    return _Operand(kind, lambda form: form[EXCLUDED][at], size, bits)
+
+
+class ExcludedCondition:
+    """Tells of records whether they delete, by a condition on fields that the load excludes.
+
+    Args:
+        excluded: These fields.
+    """
+
+    def __init__(self, text: str, schema: StructType, excluded: Sequence[Path]) -> None:
+        self._text, self._schema, self._excluded = text, schema, excluded
+        self._conditions: dict[tuple[str | None, ...], Condition | None] = {}
+
+    def test(self, record: Mapping[str, Json], form: Form) -> bool | None:
+        """Return whether a record deletes; None if that cannot be told.
+
+        Args:
+            record: As the source has it.
+            form: Its form, which has no excluded field.
+        """
+        found = [_typed(_value_at(record, path)) for path in self._excluded]
+        kinds = tuple(kind for kind, _ in found)
+        if kinds not in self._conditions:
+            self._conditions[kinds] = self._build(kinds)
+        condition = self._conditions[kinds]
+        if condition is None or not isinstance(form, dict):
+            return None
+        try:
+            return bool(condition({**form, EXCLUDED: [value for _, value in found]}))
+        except Undecided:
+            return None
+
+    def _build(self, kinds: Sequence[str | None]) -> Condition | None:
+        if _NESTED in kinds:
+            return None
+        try:
+            by_path = dict(zip(map(fold_path, self._excluded), kinds, strict=True))
+            return build_condition(self._text, self._schema, by_path)
+        except UnsupportedCondition:
+            return None
+
+
+_NESTED = "nested"
+
+
+def _value_at(record: Json, path: Path) -> Json:
+    value = record
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        found = value.get(name)
+        in_any_case = (each for key, each in value.items() if each is not None and is_same_name(key, name))
+        value = found if found is not None else next(in_any_case, None)
+    return value
+
+
+def _typed(value: Json) -> tuple[str | None, Any]:
+    """Return the kind of a value, and the value as conditions compare it."""
+    if isinstance(value, NumberToken):
+        is_long = _ANY_WHOLE.fullmatch(value) and -(2**63) <= int(value) < 2**63
+        return ("integer", int(value)) if is_long else ("double", float(value))
+    if isinstance(value, bool):
+        return "boolean", value
+    if value is None or type(value) is str:
+        return None if value is None else "string", value
+    return _NESTED, None
+
+
+_ANY_WHOLE = re.compile(r"-?\d+", re.ASCII)
 
 
 def _missing(path: Sequence[str]) -> _Operand:
@@ -472,8 +560,8 @@ _RESERVED = frozenset(
 class _Parser:
     """Reads a condition from left to right: OR binds least, then AND, NOT, and comparisons."""
 
-    def __init__(self, text: str, schema: StructType) -> None:
-        self._tokens, self._at, self._schema = _tokens(text), 0, schema
+    def __init__(self, text: str, schema: StructType, kinds: Mapping[Path, str | None]) -> None:
+        self._tokens, self._at, self._schema, self._kinds = _tokens(text), 0, schema, kinds
 
     def parse(self) -> Condition:
         condition = self._or()
@@ -598,7 +686,10 @@ class _Parser:
             if self._takes(word, "text"):
                 value = _TYPED_READERS[kind](self._tokens[self._at - 1].text)
                 return _refuse() if value is None else _constant(kind, value)
-        return _column(self._names(), self._schema)
+        names = self._names()
+        if fold_path(tuple(names)) in self._kinds:
+            return _excluded(list(self._kinds).index(fold_path(tuple(names))), self._kinds[fold_path(tuple(names))])
+        return _column(names, self._schema)
 
     def _negative(self) -> _Operand:
         found = self._operand()

@@ -9,7 +9,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import md5
 from itertools import count
 from math import copysign
@@ -30,6 +30,7 @@ from widen.json.envelope import (
 )
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
+from widen.proof.conditions import ExcludedCondition
 from widen.proof.csv_reader import CsvForm
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
@@ -67,11 +68,13 @@ class ExpectedRow:
     Args:
         values: Number of values in the record; a text that is not a record counts as one.
         converted: Number of these values that the table has in another form than the source.
+        deletes: Whether the record deletes, if excluded fields say so; None if that cannot be told.
     """
 
     form: Form
     values: int
     converted: int = 0
+    deletes: bool | None = None
 
 
 class SourceReader:
@@ -83,6 +86,8 @@ class SourceReader:
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
+        is_excluded = bool(policy.deletes_by)
+        self._deletes = ExcludedCondition(policy.delete_when, schema, policy.deletes_by) if is_excluded else None
         self.fields = self._expectation.fields
 
     def read(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
@@ -93,7 +98,7 @@ class SourceReader:
         if self._envelope is not None:
             yield from self._read_envelopes(text, self._envelope, file_values)
             return
-        fast = self._fast.read(text, file_values)
+        fast = self._fast.read(text, file_values) if self._deletes is None else None
         if fast is not None:
             yield _to_row(*fast)
         elif text.strip():
@@ -104,7 +109,7 @@ class SourceReader:
             if isinstance(row, bytes):
                 yield from self.read_refused(row, file_values)
             else:
-                yield _to_row(*self._expectation.expect(add_file_values(row, file_values)))
+                yield self._expect(add_file_values(row, file_values))
 
     def read_exactly(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the rows of a text without the fast path."""
@@ -117,7 +122,11 @@ class SourceReader:
             yield from self.read_refused(text, file_values)
         else:
             completed = (add_file_values(record, file_values) if file_values else record for record in records)
-            yield from (_to_row(*self._expectation.expect(record)) for record in completed)
+            yield from map(self._expect, completed)
+
+    def _expect(self, record: dict[str, Json]) -> ExpectedRow:
+        row = _to_row(*self._expectation.expect(record))
+        return row if self._deletes is None else replace(row, deletes=self._deletes.test(record, row.form))
 
     def read_refused(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the row of a text that is not a record, even if it looks like one."""

@@ -59,7 +59,7 @@ class ColumnAssembler:
         """Return the values of the columns of one struct: values for Arrow, or decoded records of a nested shape.
 
         Args:
-            roots: For each record, the index of the record of the chunk that contains it. Empty if the shape needs no
+            roots: For each record, the index of the chunk's record that contains it. Empty if the shape needs no
                 routing.
 
         Returns:
@@ -82,7 +82,7 @@ class ColumnAssembler:
         """Observe and reject the same as `columns` and the columns of nested shapes, but make no columns.
 
         Args:
-            roots: For each record, the index of the record of the chunk that contains it.
+            roots: For each record, the index of the chunk's record that contains it.
         """
         for single in shape.single_columns:
             if single.shape is not None and single.shape.needs_routing:

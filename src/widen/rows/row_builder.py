@@ -18,7 +18,15 @@ from typing import Any, Protocol
 import msgspec
 
 from widen.evolution.policy import Policy, build_field_rules, field_names, respell_all, unseen_hidden_fields
-from widen.json.document import BOM, InvalidJson, JsonDocument, not_a_record, parse_document, split_text
+from widen.json.document import (
+    BOM,
+    InvalidJson,
+    JsonDocument,
+    document_to_json,
+    not_a_record,
+    parse_document,
+    split_text,
+)
 from widen.json.field_rules import (
     IS_CURRENT,
     VALID_FROM,
@@ -133,6 +141,11 @@ class MissingColumn:
         return {key: names for key, names in found.items() if names}
 
 
+EXCLUDED = "_widen_excluded"
+"""The column of rows that lists the values of the excluded fields by which a record deletes, each as JSON. Only the
+memory of a task has it; see `Policy.deletes_by`."""
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedChunk:
     """Natively decoded records of one shape."""
@@ -224,8 +237,18 @@ class RowBuilder:
     @property
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
-        is_plain = self.origin is None and self.missing is None and self._policy.history is None
+        is_plain = not self.has_own_columns and self._policy.history is None
         return is_plain and not (self._search_budgets or self._refused)
+
+    @property
+    def has_own_columns(self) -> bool:
+        """Whether rows have columns that are not those of the table."""
+        return self.origin is not None or self.missing is not None or self.reads_excluded
+
+    @property
+    def reads_excluded(self) -> bool:
+        """Whether rows have the column `EXCLUDED`."""
+        return bool(self._policy.deletes_by)
 
     def match_names(self, keys: Sequence[str]) -> Mapping[str, str]:
         """Return the fields that the keys of records of scalars stand for, where these have other names."""
@@ -498,14 +521,14 @@ class RowBuilder:
             yield from self._quarantined_records(self._redactor.redact_record(record, text), at, reason)
             return
         self.observation.records += 1
-        # A field that is known to be separate has no column yet, so its row may still differ from the table's row.
+        # A field that was found to be separate has no column yet, so its row may still differ from the table's row.
         if not is_refused:
             others = self._with_field_names(versioned, self._observed_names) if self._apart else None
             observe_record(self.observation.root, ruled if others is None else self._rules.record(others), at)
         row = to_row(self._route, ruled)
         if RESCUED in self._roles:
             row[self._roles[RESCUED]] = rescue(self._route, ruled)
-        row |= self._missing_cell(record)
+        row |= self._missing_cell(record) | self._excluded_cell(record)
         has_origin = self._has_origin(row)
         yield row | self._origin_cell(self._redactor.redact_record(record, text), at) if has_origin else row
 
@@ -523,6 +546,16 @@ class RowBuilder:
             names = self.match_names(keys)
             cells += self._missing_cell(names.get(key, key) for key in keys).values()
         return cells
+
+    def _excluded_cell(self, record: dict[str, JsonDocument]) -> Row:
+        if not self.reads_excluded:
+            return {}
+        found: list[JsonDocument] = [_find(record, path) for path in self._policy.deletes_by]
+        return {EXCLUDED: [None if value is None else document_to_json(value) for value in found]}
+
+    def excluded_cells(self, texts: Sequence[bytes]) -> list[list[str | None]]:
+        """Return the column `EXCLUDED` for decoded records."""
+        return [[_find_raw(text.removeprefix(BOM), path) for path in self._policy.deletes_by] for text in texts]
 
     def _with_field_names(self, record: dict[str, JsonDocument], names: FieldNames | None) -> dict[str, JsonDocument]:
         if names is None:
@@ -593,6 +626,34 @@ def _with_version(record: dict[str, JsonDocument], path: Path | None) -> dict[st
     if value is None or isinstance(value, (dict, list)):
         return record
     return {**record, VALID_FROM: value, VALID_TO: value, IS_CURRENT: True}
+
+
+def _find(record: JsonDocument, path: Path) -> JsonDocument:
+    """Return a value of a record, which may be inside of records; None without one."""
+    value = record
+    for name in path:
+        found = value if isinstance(value, dict) else {}
+        value = next((each for each in _named(found, name) if each is not None), None)
+    return value
+
+
+def _find_raw(text: bytes, path: Path) -> str | None:
+    """Return the same as JSON."""
+    value: bytes | msgspec.Raw = text
+    for name in path:
+        try:
+            named = _named(_fields(value), name)
+        except msgspec.DecodeError:
+            return None
+        value = next((each for each in named if bytes(each) != b"null"), b"null")
+    return None if value == b"null" else bytes(value).decode()
+
+
+def _named(fields: Mapping[str, Any], name: str) -> Iterator[Any]:
+    """Yield the values of a name, and of those that differ from it in case only."""
+    if name in fields:
+        yield fields[name]
+    yield from (value for key, value in fields.items() if is_same_name(key, name))
 
 
 def _at(fields: Mapping[str, Any], name: str) -> Any:

@@ -112,7 +112,7 @@ _OPTIONS = {
 
 def _ensure_encoding(name: str) -> None:
     try:
-        # Python also looks up codecs that are not for texts, such as base64; only using them tells.
+        # Python also finds codecs that are not for texts, such as base64; only a use of the codec shows it.
         "\n".encode(name)
     except (LookupError, ValueError) as error:
         raise InvalidOption(
@@ -211,14 +211,14 @@ class RowStyle:
     def is_row(self, line: bytes, dialect: CsvDialect) -> bool:
         """Return whether a line looks like a row by itself."""
         fields = _naive_fields(line, dialect)
-        # A file of one column has no look: every line has one field.
+        # Any line fits a file of one column: every line has one field.
         return 1 < self.width == len(fields) == len(self.kinds) and all(
             _kind(text) in kinds for text, kinds in zip(fields, self.kinds, strict=True)
         )
 
 
 def learn_style(rows: bytes, width: int, dialect: CsvDialect) -> RowStyle:
-    """Return the look of the first rows of a file, without its header. Rows over several lines do not count."""
+    """Return what the first rows of a file look like, without its header. Rows over several lines do not count."""
     head = b"".join(rows[:STYLE_BYTES].splitlines(keepends=True)[:STYLE_LINES])
     kinds: list[set[bytes]] = [set() for _ in range(width)]
     at = 0
@@ -312,7 +312,7 @@ class RowScanner:
     def scan(self, data: bytes, *, is_end: bool) -> ScannedRows:
         """Return the rows that are complete with another block. The rest waits for the next one."""
         data = self._pending + data
-        # A row that is not complete is looked at again only when it has doubled, so that a long one costs no square.
+        # Check an incomplete row again only once it has doubled, so that the cost of a long row is not quadratic.
         if not is_end and len(data) < self._enough:
             self._pending = data
             return ScannedRows(b"", self._line)
@@ -491,7 +491,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
 
 
 def read_head(data: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:
-    """Return the header of a file, and the look of its first rows.
+    """Return the header of a file, and what its first rows look like.
 
     Args:
         data: The beginning of the file, in its encoding.
@@ -685,7 +685,7 @@ def _ends_line(data: bytes) -> bool:
 
 
 def _complete_bytes(data: bytes) -> int:
-    r"""Return where the last complete line ends. A ``\r`` at the end may be half of a ``\r\n``."""
+    r"""Return the end of the last complete line. A ``\r`` at the end may be half of a ``\r\n``."""
     return max(data.rfind(b"\n"), data.rfind(b"\r", 0, len(data) - 1)) + 1
 
 
@@ -698,13 +698,13 @@ def _complete_bytes(data: bytes) -> int:
 
 
 FRACTION_PATTERN = r"-?(?:0|[1-9][0-9]{0,9})\.[0-9]{0,4}[1-9]"
-"""Fractions so short that a double says them, without further zeros."""
+"""Fractions that are short enough for an exact double, without trailing zeros."""
 
 NUMBER_PATTERN = rf"0|-?[1-9][0-9]{{0,37}}|{FRACTION_PATTERN}"
-"""Texts that come back as they are from a JSON number."""
+"""Texts that a JSON number restores exactly."""
 
 EXACT_VALUES = rf"true|false|{NUMBER_PATTERN}"
-"""Texts of numbers and booleans that every column for them gives back as they are."""
+"""Texts of numbers and booleans that every column for them restores exactly."""
 
 WRITTEN_VALUES = rf"{EXACT_VALUES}|-?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?"
 """Also the fractions that only a decimal gives back as they are, such as 12.50, and all other fractions of JSON."""

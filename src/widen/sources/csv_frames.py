@@ -354,7 +354,7 @@ def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialec
     limit = task_bytes(source.files, count_partitions(spark, source))
     parts = {file.uri: split_file(file, limit) for file in large}
     split = [part for each in parts.values() for part in each if len(each) > 1]
-    # A task that begins within a quoted field would take its rest for rows, so such a file is not split.
+    # A task that begins within a quoted field would read the rest of the field as rows, so do not split such a file.
     can_break = dialect.quote is not None and dialect.multi_line is not False
     if can_break and is_driver(spark) and sum(file.size_bytes for file in large) <= CSV_SCAN_BYTES:
         can_break = any(_has_quotes(file, dialect) for file in large)

@@ -1,4 +1,4 @@
-"""Files that the tasks read themselves: Spark only says which bytes, so no text passes through its JVM.
+"""Files that the tasks read themselves: Spark only assigns byte ranges, so no text passes through its JVM.
 
 A row of a raw batch then stands for some ranges of files. On Spark that needs local files, since the tasks have no
 credentials for another store.
@@ -47,7 +47,7 @@ MIN_TASK_BYTES = 4 * 2**20
 
 
 _SLOWER = 8
-"""How much longer this process takes without the kernel, about."""
+"""Approximately how much longer this process takes without the kernel."""
 
 HEAD_BYTES = 2**20
 """Number of bytes at the beginning of a large file that tell whether it has a record on each line."""
@@ -151,7 +151,7 @@ def range_batch(text: bytes, part: int) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class RangeTasks:
-    """A raw batch whose tasks get their ranges with their code: Spark takes half as long for it as for a query of them.
+    """A raw batch whose tasks get their ranges with their code, which takes Spark half the time of a query for them.
 
     Args:
         texts: What each task reads, as JSON.
@@ -415,7 +415,7 @@ def find_sample_ranges(
 
 
 def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
-    """Return what a check says of the first bytes of each file. One job reads them all, unless they are few.
+    """Apply a check to the first bytes of each file. One job reads them all, unless there are few files.
 
     Args:
         files: Files that `can_read` accepts.
@@ -434,7 +434,7 @@ def _check_head(check: Callable[[bytes], bool], file: BinaryIO, part: FileRange)
 def check_ranges(
     spark: SparkSession, ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool]
 ) -> list[bool]:
-    """Return what a check says of each range. One job reads them all.
+    """Apply a check to each range. One job reads them all.
 
     Args:
         ranges: Ranges of files that `can_read` accepts.

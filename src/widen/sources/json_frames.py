@@ -66,7 +66,7 @@ _FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
 
 @dataclass(frozen=True)
 class JsonFiles:
-    """JSON files. The beginnings of large ones are read once, to tell their forms."""
+    """JSON files. The beginnings of large files are read once, to detect their forms."""
 
     spark: SparkSession
     source: SourceFiles
@@ -147,7 +147,7 @@ def read_json_by_spark(spark: SparkSession, source: SourceFiles, limit: int = MA
 
 
 def ensure_json_options(options: Mapping[str, str]) -> None:
-    """Raise unless options are JSON options: only `MULTI_LINE`, which is ``true`` or ``false``.
+    """Raise for options other than `MULTI_LINE`, which is ``true`` or ``false``.
 
     Raises:
         InvalidOption: an option does not exist, or has another value.

@@ -49,7 +49,7 @@ from widen.spark.errors import (
 from widen.spark.session import is_driver
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
 
-# The formats of source files, and how file names tell them.
+# The formats of source files, and the file names that show them.
 #
 # Source: docs/evolution-rules.md#d16
 
@@ -89,7 +89,7 @@ COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
 
 def format_of(path: str) -> FileFormat | None:
-    """Return the format that a file name tells, or None."""
+    """Return the format that a file name shows, or None."""
     name = path.rsplit("/", 1)[-1].lower()
     for file_format, endings in FILE_ENDINGS.items():
         compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS
@@ -113,7 +113,7 @@ def parse_format(text: str | None) -> FileFormat | None:
 
 
 SNIFFED_BYTES = 4_096
-"""Number of bytes at the beginning of a file that tell a format that is not text."""
+"""Number of bytes at the beginning of a file that show whether its format is not text."""
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "it is gzip; give its name the ending .gz"),
@@ -130,7 +130,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "it is an image (PNG)"),
     (b"\xff\xd8\xff", "it is an image (JPEG)"),
 )
-"""How files begin that are not text, and what to do about them."""
+"""The first bytes of files that are not text, and what to do about them."""
 
 _UTF_16_AND_32: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfe\0\0", "UTF-32"),
@@ -142,7 +142,7 @@ _MARKUP = re.compile(rb"\s*(?:<!doctype html|<html|<head>|<\?xml)", re.IGNORECAS
 
 
 def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
-    """Return what a file is that should be JSON or CSV, and what to do; None if its first bytes may be text.
+    """Return the real format of a file that should be JSON or CSV, and what to do; None if it may be text.
 
     Args:
         encoding: The encoding that the caller names.
@@ -601,7 +601,7 @@ _SCHEME = re.compile("^([A-Za-z][A-Za-z0-9+.-]*):/+")
 
 
 def source_error_reason(error: Exception) -> str:
-    """Return the first line of an error from Spark about a source that says something."""
+    """Return the first informative line of a Spark error about a source."""
     text = _CLASS.sub("", _CALL.sub("", str(error)).strip())
     return text.strip().partition("\n")[0].strip().rstrip(".")[:300]
 
@@ -628,7 +628,7 @@ def unusable_source(source: str, reason: str, fix: str) -> SourceError:
     return SourceError(source=source, reason=reason.rstrip("."), fix=fix)
 
 
-# Files of a source that change after they are listed: what was read of them may be the half of a file, or of two.
+# Source files that change after they are listed: what was read may be half of a file, or a mix of two.
 
 
 _LOCAL = re.compile(r"file:/+((?:[A-Za-z0-9/._=,@+~!$&'()*;:-]|%[0-9A-F]{2}|[^\x00-\x7f])+)")

@@ -30,7 +30,7 @@ from widen.spark.spark_types import SparkSession, spark_errors
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _LOCAL_URL = re.compile(r"file:/+", re.IGNORECASE)
 _PATTERN, _ONLY_SPARK = frozenset("*?["), frozenset("{}\\")
-"""Characters of patterns, and those whose patterns only Spark expands here."""
+"""Characters of patterns, and characters of patterns that only Spark expands."""
 
 _IS_NO_FILE = (
     (stat.S_ISFIFO, "it is a pipe"),
@@ -305,7 +305,7 @@ _OF_TABLE = frozenset({"_delta_log", "_change_data", "_delta_index", "_widen"})
 
 
 def _real(place: str) -> str:
-    """Return a place so that each spelling of it gives the same text."""
+    """Return one text for all spellings of a location."""
     plain = to_local(place)
     return place.rstrip("/").replace("s3a://", "s3://") if plain is None else os.path.realpath(plain).rstrip("/")
 
@@ -335,7 +335,7 @@ def _table_above(spark: SparkSession | None, place: str) -> FoundTable | None:
 
 
 def _local_tables(folders: Iterable[str]) -> Iterator[FoundTable]:
-    """Yield the tables that local folders are or are below, as they are spelled and as links lead to them."""
+    """Yield the tables at or above local folders, by their given paths and by resolved links."""
     seen: set[str] = set()
     for folder in folders:
         for start in (os.path.realpath(folder), os.path.abspath(folder)):
@@ -360,7 +360,7 @@ def _local_format(folder: str) -> str | None:
 
 
 def _remote_table(spark: SparkSession, folders: Sequence[str]) -> FoundTable | None:
-    """Return a table that folders of another store are or are below, which Spark finds by patterns.
+    """Return a table at or above folders of another store; Spark finds it by patterns.
 
     A folder ``key=value`` is a partition, and not a table. Each folder takes requests, so that their number is limited.
     """

@@ -65,7 +65,7 @@ def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreF
         parts = key.rstrip("/").split("/")
         depth = len(parts)
         entries = [entry for entry in entries if _matches(entry.path.split("/"), parts)]
-    # Spark takes what a URL names even if its folder is hidden, but no hidden file.
+    # Spark reads the files of a URL even in a hidden folder, but no hidden files.
     visible = [each for each in entries if not any(map(is_hidden, [*each.path.split("/")[depth:], each.name]))]
     files = [StoreFile(f"{root}/{each.path}", each.size_bytes, each.modified_ms) for each in visible if each.size_bytes]
     return files if entries else None
@@ -97,12 +97,12 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def open_local_file(path: str) -> BinaryIO:
-    """Open a local file. If an error may pass, it is opened, or read from the same place, once again."""
+    """Open a local file. After a transient error, open it again, or read it again from the same position."""
     return io.BufferedReader(_LocalFile(path))
 
 
 class _LocalFile(io.RawIOBase):
-    """A local file that is opened again after an error that may pass, e.g. of a network file system."""
+    """A local file that is opened again after a transient error, e.g. in a network file system."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

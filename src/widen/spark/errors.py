@@ -16,6 +16,7 @@ from widen.errors import (
     CheckViolated,
     CorruptFile,
     IdentityExhausted,
+    InvalidCondition,
     InvalidOption,
     JobFailed,
     NotNullViolated,
@@ -138,6 +139,7 @@ _UNREADABLE_RANGE = re.compile(
     + "|".join(map(re.escape, (RESTORE_FILE, CLOSE_QUOTE, SHORTEN_RECORD, CONVERT_FILE, SET_ENCODING)))
     + ")"
 )
+_UNUSABLE_CONDITION = re.compile(r"\[WIDEN_CONDITION_UNUSABLE\] ([^\n]*?) cannot be used: (the load [^\n]+?)\. [^\n]+")
 _UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_(UNUSABLE|CONTENT)\] (.+?): ([^.\n]+)\. ([^\n]+)")
 _UNREADABLE_STORE = re.compile(r"\[WIDEN_STORAGE\] (.+?): ([^\n]+?)\. ([^\n]+)")
 _ENVIRONMENT_FAILURE = re.compile(rf"\[FAILED_READ_FILE[.\w]*\].*?file (\S+?)\.?(?=\s|$).*?({_TEXTS})", re.DOTALL)
@@ -287,6 +289,10 @@ def _read_error(match: re.Match[str]) -> WidenError:
     return CorruptFile(path=match[2], reason=reason, fix=RESTORE_FILE)
 
 
+def _condition_error(match: re.Match[str]) -> WidenError:
+    return InvalidCondition(condition=match[1], reason=match[2])
+
+
 def _range_error(match: re.Match[str]) -> WidenError:
     return CorruptFile(path=match[1], reason=match[2], fix=match[3])
 
@@ -385,6 +391,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], WidenError
     (_MISSING_PATH, _missing_path_error),
     (_OTHER_PYTHON, _other_python_error),
     (_UNREADABLE_RANGE, _range_error),
+    (_UNUSABLE_CONDITION, _condition_error),
     (_UNUSABLE_SOURCE, _source_error),
     (_MISSING_PACKAGE, _missing_package_error),
 )

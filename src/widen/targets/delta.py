@@ -22,7 +22,13 @@ from widen.changes.change_context import ChangeContext, ChangeResult, ensure_sam
 from widen.changes.deleted_keys import APP_ID as KEYS_APP_ID
 from widen.changes.deleted_keys import KeyLists, record_deleted_keys
 from widen.changes.key_columns import KeyCondition, key_condition
-from widen.changes.key_expressions import broken_rule, ensure_no_equal_sequences, ensure_one_record, with_order
+from widen.changes.key_expressions import (
+    broken_rule,
+    ensure_no_equal_sequences,
+    ensure_one_record,
+    order_batch,
+    with_order,
+)
 from widen.changes.keyed_frames import decide_changes, match_text
 from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.errors import (
@@ -280,7 +286,7 @@ class DeltaTarget(IngestTarget):
         rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
         policy = policy_of_keys(self.policy, rules)
         if rules is not None and rules.keeps_missing:
-            # What a partial record lacks is what its row has, and only a new row takes defaults.
+            # A row keeps its values where a partial record has none, and only a new row takes defaults.
             fixed = {path: replace(each, is_filled=False) for path, each in policy.fixed_columns.items()}
             policy = replace(policy, fixed_columns=fixed)
         return replace(self, keys=rules, policy=policy)
@@ -404,7 +410,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         condition = key_condition(schema, self.target.keys)
         if not has_keyless(DeltaFiles(self._view, None), _adds(result), condition):
             return result
-        if is_local(batch.spark):
+        if is_local(batch.spark) or self.target.keys.excluded:
             self.discard(result)
             return self._write(batch, spec, condition=condition)
         rule = broken_rule(schema, self.target.keys)
@@ -416,7 +422,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
         keys, schema, condition, rule = self.target.keys, self.configuration.schema, None, None
         if keys is not None:
-            condition = key_condition(schema, keys) if is_local(batch.spark) else None
+            condition = key_condition(schema, keys) if is_local(batch.spark) or keys.excluded else None
             rule = broken_rule(schema, keys) if condition is None else None
         return batch.find_broken(spec, self._writer(rule, condition), by_rules=by_rules)
 
@@ -425,8 +431,15 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return self.target.keys is not None
 
     def _writer(self, rule: Column | None, condition: KeyCondition | None) -> DeltaWriter:
-        keeps_missing = self.target.keys is not None and self.target.keys.keeps_missing
-        return DeltaWriter(self.target.store, self.configuration, rule, condition, fills_defaults=not keeps_missing)
+        keys = self.target.keys
+        return DeltaWriter(
+            self.target.store,
+            self.configuration,
+            rule,
+            condition,
+            fills_defaults=keys is None or not keys.keeps_missing,
+            in_tasks=keys is not None and bool(keys.excluded),
+        )
 
     @property
     def _view(self) -> Snapshot:
@@ -458,7 +471,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         here = self._merge_here(spark, result, lists, staged)
         if here is not None:
             return here
-        rows = with_order(written, schema, rules)
+        rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
         if rules.sequence_by is None:
             ensure_one_record(rows)
         old = searched = None
@@ -501,7 +514,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
         rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
         assert rules is not None
-        merge = decide_here(spark, DeltaFiles(view, snapshot), adds, count_written_rows(adds), rules, lists)
+        table, records = DeltaFiles(view, snapshot), count_written_rows(adds)
+        merge = decide_here(spark, table, adds, records, rules, lists, result.deleting)
         if merge is None:
             return None
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)

@@ -27,7 +27,13 @@ from widen.changes.iceberg_write import (
     to_plain_adds,
 )
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
-from widen.changes.key_expressions import broken_rule, ensure_no_equal_sequences, ensure_one_record, with_order
+from widen.changes.key_expressions import (
+    broken_rule,
+    ensure_no_equal_sequences,
+    ensure_one_record,
+    order_batch,
+    with_order,
+)
 from widen.changes.keyed_frames import decide_changes, match_text
 from widen.changes.overwrite import key_predicate
 from widen.errors import (
@@ -502,9 +508,14 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         # Only the plan of the whole batch says which fields it has: files are written as if it had all.
         hidden = policy_properties(self.target.policy, self.plan, metadata.properties)
         properties = {**metadata.properties, **hidden}
-        return IcebergWriter(
-            store, self.schema, transaction.partition_fields, properties, sort_by=transaction.sort_keys
-        )
+        in_tasks, order = self._writes_in_tasks, transaction.sort_keys
+        partition_by = transaction.partition_fields
+        return IcebergWriter(store, self.schema, partition_by, properties, sort_by=order, in_tasks=in_tasks)
+
+    @property
+    def _writes_in_tasks(self) -> bool:
+        """Whether only tasks know which records delete."""
+        return self.target.keys is not None and bool(self.target.keys.excluded)
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         rules = self.target.keys
@@ -531,7 +542,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         condition, rule = key_condition(self.schema, rules), None
         if not self._has_keyless(batch.spark, writer, result, condition):
             return result
-        if not is_local(batch.spark):
+        if not (is_local(batch.spark) or rules.excluded):
             rule = broken_rule(self.schema, rules)
             if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
                 return result
@@ -553,7 +564,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             planned = self.plan.schema
             schema = with_sources(with_iceberg_ids(planned, from_model(planned)), planned)
             writer = IcebergWriter(LogStore(os.devnull), schema, ())
-        if is_local(batch.spark):
+        if is_local(batch.spark) or self._writes_in_tasks:
             writer = writer if keys is None else replace(writer, condition=key_condition(schema, keys))
         else:
             rule = None if keys is None else broken_rule(schema, keys)
@@ -621,7 +632,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         here = self._merge_here(spark, result, lists, number, staged)
         if here is not None:
             return here
-        rows = with_order(written, schema, rules)
+        rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
         if rules.sequence_by is None:
             ensure_one_record(rows)
         point = ReadPoint(transaction.metadata, self.target.snapshot)
@@ -664,7 +675,9 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         assert rules is not None
         table = self._keyed_files(spark, writer)
         records = writer.count_rows(files)
-        merge = decide_here(spark, table, table.to_adds(files), records, rules, lists)
+        adds = table.to_adds(files)
+        deleting = {add.path for add, file in zip(adds, files, strict=True) if file.path in result.deleting}
+        merge = decide_here(spark, table, adds, records, rules, lists, deleting)
         applied = None if merge is None else table.apply(merge, files)
         if merge is None or applied is None:
             return None

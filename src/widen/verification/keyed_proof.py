@@ -26,7 +26,7 @@ from widen.evolution.key_rules import KeyRules, find_places
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import FileScan, NotLocal, find_leaf
-from widen.model.column_path import Path, find_field
+from widen.model.column_path import Path, find_field, fold_path
 from widen.model.types import (
     BYTE,
     INTEGER,
@@ -65,6 +65,7 @@ from widen.verification.keyed_proof_frames import (
     UNTIL,
     KeyReader,
     delete_flags,
+    ensure_decided,
     is_chosen,
     judge_key,
     listed_key,
@@ -162,7 +163,7 @@ class LocalKeyedProof:
             raise NotLocal(reason)
         assert source.map_records is not None
         reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
-        records = source.map_records(partial(_record_batches, reader, self.rules.delete_when, self.schema))
+        records = source.map_records(partial(_record_batches, reader, self.schema))
         try:
             return self._compare(reader, _RECORDS.empty_table() if not len(records) else records, limit, share)
         except InvalidOption as error:  # a type that Arrow does not have
@@ -170,6 +171,7 @@ class LocalKeyedProof:
 
     def _compare(self, reader: KeyReader, records: pa.Table, limit: int, share: float) -> Verification:
         if pc.any(pc.equal(records[IS_DELETE], UNDECIDED)).as_py():
+            ensure_decided(self.rules)
             raise NotLocal("only it says of some records whether they delete")
         keys = pc.unique(records[KEY]).drop_null()
         table = _TableReader(reader, self.schema, self.policy, keys)
@@ -226,8 +228,9 @@ def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
     """Return why only Spark proves an ingestion by key, as the end of a sentence; None if this process can."""
     if rules.delete_when is not None:
         try:
-            build_condition(rules.delete_when, schema)
+            build_condition(rules.delete_when, schema, dict.fromkeys(map(fold_path, rules.excluded)))
         except UnsupportedCondition as error:
+            ensure_decided(rules)
             return str(error)
     return None
 
@@ -235,10 +238,8 @@ def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:
 # ---- records, in tasks -----------------------------------------------------------------------------
 
 
-def _record_batches(
-    reader: KeyReader, condition: str | None, schema: StructType, records: Iterable[RecordForm]
-) -> Iterator[pa.RecordBatch]:
-    flag_of = delete_flags(condition, schema)
+def _record_batches(reader: KeyReader, schema: StructType, records: Iterable[RecordForm]) -> Iterator[pa.RecordBatch]:
+    flag_of = delete_flags(reader.rules, schema)
     rest = iter(records)
     while some := list(islice(rest, _BATCH_ROWS)):
         forms = [record.form for record in some]
@@ -250,7 +251,7 @@ def _record_batches(
             [record.values for record in some],
             [record.converted for record in some],
             [record.place for record in some],
-            list(map(flag_of, forms)),
+            [flag_of(record.form, record.deletes) for record in some],
             list(map(reader.kept_form, forms)),
             list(map(reader.depends_on_rows, forms)),
             *zip(*map(reader.content, forms, digests), strict=True),

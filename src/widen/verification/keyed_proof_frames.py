@@ -25,6 +25,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.errors import InvalidCondition
 from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
 from widen.evolution.policy import Policy
 from widen.evolution.unify import EXACT_JSON
@@ -67,7 +68,18 @@ from widen.sources.file_ranges import TEXT as SOURCE_TEXT
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
-from widen.verification.records import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, ROW, VALUES, Side, Verification
+from widen.verification.records import (
+    CONVERTED,
+    DELETES,
+    DIGEST,
+    FORM,
+    MAX_SHOWN,
+    PLACE,
+    ROW,
+    VALUES,
+    Side,
+    Verification,
+)
 
 MAX_KEYS = 1_000_000
 """Up to this many keys of a batch, tasks know all of them, and so build no forms of other rows."""
@@ -167,7 +179,7 @@ class KeyedProof:
             records.unpersist()
 
     def _read_records(self, reader: KeyReader, limit: int) -> Callable[[Iterable[pa.RecordBatch]], Any]:
-        return partial(_record_rows, reader, limit, self.rules.delete_when, self.schema)
+        return partial(_record_rows, reader, limit, self.schema)
 
     def _compare(self, reader: KeyReader, records: DataFrame, limit: int, share: float) -> Verification:
         keys = records.where(F.col(KEY).isNotNull()).select(KEY).distinct().limit(MAX_KEYS + 1).collect()
@@ -209,8 +221,10 @@ class KeyedProof:
         """
         condition = self.rules.deletes(self.schema)
         is_known = F.col(_FLAG) == F.lit(1)
-        if condition is None or not records.where(F.col(_FLAG) == F.lit(UNDECIDED)).head(1):
+        if self.rules.delete_when is None or not records.where(F.col(_FLAG) == F.lit(UNDECIDED)).head(1):
             return records.withColumn(IS_DELETE, is_known)
+        ensure_decided(self.rules)
+        assert condition is not None
         names = {path[0].lower() for path in referenced_columns(condition, self.schema)}
         columns = [_parse(each).alias(each.name) for each in self.schema if each.name.lower() in names]
         kept = F.struct(*records.columns).alias(_PROOF)
@@ -482,9 +496,9 @@ def is_chosen(key: bytes | None, limit: int) -> bool:
 
 
 def _record_rows(
-    reader: KeyReader, limit: int, condition: str | None, schema: StructType, batches: Iterable[pa.RecordBatch]
+    reader: KeyReader, limit: int, schema: StructType, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    flag_of = delete_flags(condition, schema)
+    flag_of = delete_flags(reader.rules, schema)
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
@@ -497,33 +511,59 @@ def _record_rows(
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
                 ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
                 content = dict(zip((CONTENT, ORIGINS), reader.content(form, row[DIGEST]), strict=True))
-                flags = {FORM: reader.kept_form(form), _FLAG: flag_of(form)}
+                flags = {FORM: reader.kept_form(form), _FLAG: flag_of(form, row.get(DELETES))}
                 yield _row(RECORD, **ours, **counts, **flags, **content)
 
     return _batches(rows())
 
 
-def delete_flags(condition: str | None, schema: StructType) -> Callable[[Form], int]:
-    """Return a function that tells whether the form of a record deletes: 0 or 1, or `UNDECIDED`."""
-    if condition is None:
+def delete_flags(rules: KeyRules, schema: StructType) -> Callable[[Form, bool | None], int]:
+    """Return a function that tells whether the form of a record deletes: 0 or 1, or `UNDECIDED`.
+
+    If fields of the condition are excluded, the reader of the source has evaluated it before it left them out.
+    """
+    if rules.delete_when is None:
         return _never
+    if rules.excluded:
+        return _known_flag
     try:
-        is_delete = build_condition(condition, schema)
+        is_delete = build_condition(rules.delete_when, schema)
     except UnsupportedCondition:
         return _undecided
     return partial(_delete_flag, is_delete)
 
 
-def _never(_: Form) -> int:
+def _never(_: Form, __: bool | None) -> int:
     return 0
 
 
-def _undecided(form: Form) -> int:
+def _known_flag(form: Form, deletes: bool | None) -> int:
+    if deletes is None:
+        return UNDECIDED if isinstance(form, dict) else 0
+    return int(deletes)
+
+
+def ensure_decided(rules: KeyRules) -> None:
+    """Check, where the proof cannot tell of a record whether it deletes, that Spark can.
+
+    Raises:
+        InvalidCondition: fields of the condition are excluded.
+    """
+    if rules.excluded:
+        raise InvalidCondition(condition=rules.delete_when or "", reason=_NOT_PROVED)
+
+
+_NOT_PROVED = (
+    "the load excludes fields of it, and verify compares them only with constants: leave verify out, or load the fields"
+)
+
+
+def _undecided(form: Form, _: bool | None) -> int:
     # A text that is not a record has a row without values.
     return UNDECIDED if isinstance(form, dict) else 0
 
 
-def _delete_flag(is_delete: Condition, form: Form) -> int:
+def _delete_flag(is_delete: Condition, form: Form, _: bool | None) -> int:
     try:
         return int(bool(is_delete(form))) if isinstance(form, dict) else 0
     except Undecided:

@@ -76,9 +76,9 @@ from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import without_garbage_collection
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
-DIGEST, VALUES, CONVERTED, PLACE, FORM = "digest", "values", "converted", "place", "form"
+DIGEST, VALUES, CONVERTED, PLACE, FORM, DELETES = "digest", "values", "converted", "place", "form", "deletes"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
-stands, and its form."""
+stands, its form, and whether it deletes if excluded fields say so."""
 
 # An example. The source has two records, and the table has the columns a (bigint) and a__string:
 #     source   {"a":1}       {"a": "x"}      forms: {"a":1} and {"a":"x"}, for any spaces and order of the text
@@ -95,9 +95,16 @@ _MAX_CANDIDATES = 200
 """Maximum number of unmatched rows that the proof searches for the row of a lost record."""
 
 _SIGN, _SIDE, _RECORDS = "sign", "side", "records"
-_DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary"
+_DDL = f"{DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, {PLACE} string, {FORM} binary, {DELETES} boolean"
 _SCHEMA = pa.schema(
-    [(DIGEST, pa.binary()), (VALUES, pa.int64()), (CONVERTED, pa.int64()), (PLACE, pa.string()), (FORM, pa.binary())]
+    {
+        DIGEST: pa.binary(),
+        VALUES: pa.int64(),
+        CONVERTED: pa.int64(),
+        PLACE: pa.string(),
+        FORM: pa.binary(),
+        DELETES: pa.bool_(),
+    }
 )
 _SUMS_DDL = f"{_SIDE} int, {DIGEST} binary, {_RECORDS} bigint, {VALUES} bigint, {CONVERTED} bigint"
 _SUMS_SCHEMA = pa.schema(
@@ -112,12 +119,14 @@ class RecordForm:
     Args:
         converted: Number of values that the table has in another form than the source; None for rows.
         place: File and number of the record in it.
+        deletes: Whether the record deletes, if excluded fields say so; None if that cannot be told.
     """
 
     form: Form
     values: int = 0
     converted: int | None = None
     place: str | None = None
+    deletes: bool | None = None
 
 
 Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[RecordForm]]
@@ -334,7 +343,7 @@ def _digest_task(read: Reader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 def _digest_row(record: RecordForm) -> dict[str, Any]:
     form = msgspec.msgpack.encode(record.form)
     counts = {VALUES: record.values, CONVERTED: record.converted}
-    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form}
+    return {DIGEST: digest(record.form), **counts, PLACE: record.place, FORM: form, DELETES: record.deletes}
 
 
 def _signed_digests(side: Side, sign: int) -> DataFrame:
@@ -591,7 +600,7 @@ def _read_texts(
         for text, file, place in positions.texts(batch):
             is_refused = place is None
             for row in reader.read_refused(text, values_of(file)) if is_refused else reader.read(text, values_of(file)):
-                yield RecordForm(row.form, row.values, row.converted, place)
+                yield RecordForm(row.form, row.values, row.converted, place, row.deletes)
 
 
 def _map_texts(
@@ -629,7 +638,7 @@ def _read_files(
         with open_file(uri) as file:
             for number, (text, is_refused) in enumerate(_texts_of(file, part), 1):
                 for row in reader.read_refused(text, values) if is_refused else reader.read(text, values):
-                    yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}")
+                    yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}", row.deletes)
 
 
 def _texts_of(file: BinaryIO, part: FilePart) -> Iterator[tuple[bytes, bool]]:

@@ -176,8 +176,8 @@ EventsFrom: TypeAlias = Annotated[
     EventGrade,
     typer.Option(
         "--events-from",
-        help="Send only changes of this grade or worse to a URL. Failures and unreadable files are always sent; all "
-        "sends every event.",
+        help="Send only changes of this grade or worse to a URL. Failures, unreadable files and stopped fields are "
+        "always sent; all sends every event.",
     ),
 ]
 DeadLetter: TypeAlias = Annotated[

@@ -54,6 +54,7 @@ from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import StructType, similarity_key
+from widen.report.table_report import StoppedField
 from widen.schema.operations import WidenType
 from widen.sources.file_ranges import is_small
 from widen.sources.listing import SourceFile, ensure_unchanged, explain_changes, unchanged_files
@@ -733,12 +734,11 @@ def finish_batch(
         result = _build_result(batch, written, request)
         # After the commit only: a listener must not hear of a change that nobody can see.
         plan = written.plan
-        after.publish(
-            request.table.location,
-            result.interval,
-            (*plan.events, *plan.unmatched, *plan.bad_files, LoadEvent.of(result, duration_ms)),
-            version=result.version,
-        )
+        if after.on_event is not None:
+            loaded = LoadEvent.of(result, duration_ms)
+            stopped = _find_stopped(written)
+            events: list[EventDetail] = [*plan.events, *plan.unmatched, *plan.bad_files, *stopped, loaded]
+            after.publish(request.table.location, result.interval, events, version=result.version)
         if not after.verified or result.is_repeated:
             return result
         size_bytes = sum(file.size_bytes for file in batch.files)
@@ -752,6 +752,15 @@ def finish_batch(
             if not verification.is_clean:
                 ensure_unchanged(batch.spark, batch.files)
         return replace(result, verification=verification)
+
+
+def _find_stopped(written: WrittenBatch) -> list[StoppedField]:
+    """Return the fields that have stopped arriving with a batch. If that fails, the load does not."""
+    found: list[StoppedField] = []
+    if not written.is_repeated and written.result.seen.records:
+        find = partial(written.target.find_stopped, written.version or 0)
+        run_logged(lambda: found.extend(find()), "find fields that have stopped arriving")
+    return found
 
 
 def _build_result(batch: Batch, written: WrittenBatch, request: BatchRequest) -> IngestResult:

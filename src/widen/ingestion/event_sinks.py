@@ -32,7 +32,7 @@ ALL = "all"
 GRADES: Mapping[str, int] = {ALL: 0, **{grade.value: number for number, grade in enumerate(Grade, 1)}}
 """A limit for a webhook: changes of this grade or a worse one; ``all`` also sends the end of every load."""
 
-URGENT = frozenset({"failure", "badFile"})
+URGENT = frozenset({"failure", "badFile", "stopped"})
 """Kinds of events that somebody must look at, regardless of the grade."""
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})

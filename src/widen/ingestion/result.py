@@ -17,6 +17,7 @@ from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table
 from widen.model.types import StructType
+from widen.report.table_report import StoppedField
 from widen.verification.records import Verification
 
 
@@ -157,13 +158,14 @@ class FailureEvent:
         return {"code": self.code, "message": self.message, "durationMs": self.duration_ms}
 
 
-EventDetail: TypeAlias = PlanEvent | Unmatched | BadFile | LoadEvent | FailureEvent
+EventDetail: TypeAlias = PlanEvent | Unmatched | BadFile | StoppedField | LoadEvent | FailureEvent
 """What an event is about."""
 
 _KINDS: Mapping[type, str] = {
     PlanEvent: "change",
     Unmatched: "unmatched",
     BadFile: "badFile",
+    StoppedField: "stopped",
     LoadEvent: "load",
     FailureEvent: "failure",
 }
@@ -178,7 +180,8 @@ class IntervalEvent:
         table: The location of the table.
         version: The version that the interval made; None if it failed and nothing is visible.
         interval: The number of the interval in its stream; None outside of a stream.
-        event: The change and its reason in the records; an option without effect; a file that is skipped; what the
+        event: The change and its reason in the records; an option without effect; a file that is skipped; a field
+            that has stopped arriving; what the
             interval has loaded, which is the last event of each; or why it failed.
         time_ms: When it was published, in ms since 1970 UTC.
     """
@@ -191,7 +194,7 @@ class IntervalEvent:
 
     @property
     def kind(self) -> str:
-        """The kind of the event: ``change``, ``unmatched``, ``badFile``, ``load`` or ``failure``."""
+        """The kind of the event: ``change``, ``unmatched``, ``badFile``, ``stopped``, ``load`` or ``failure``."""
         return _KINDS[type(self.event)]
 
     @property

@@ -117,6 +117,28 @@ def stopped_fields(columns: Sequence[ReportColumn], counts: CommitCounts) -> Ite
             yield StoppedField(source, loads[last], len(loads) - last - 1, successor)
 
 
+RECENT_COMMITS = 4 * QUIET_LOADS
+"""The number of commits that tell whether a field has stopped arriving with the last of them."""
+
+
+def just_stopped(columns: Sequence[ReportColumn], counts: CommitCounts) -> list[StoppedField]:
+    """Return the fields that have stopped arriving with the last load. Each field is returned for one load only."""
+    return [each for each in stopped_fields(columns, counts) if each.loads == QUIET_LOADS]
+
+
+def find_just_stopped(snapshot: Snapshot) -> list[StoppedField]:
+    """Return `just_stopped` for the load that made a version of a Delta table, from the last commits alone."""
+    keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
+    columns = leaves_of(snapshot.configuration, keys)
+    counts, count = CommitCounts(), ColumnCounts(columns)
+    scan = _CommitScan(columns, _corrupt_column(snapshot.schema), snapshot.partition_keys, {}, counts)
+    for record in read_commits(snapshot, RECENT_COMMITS, with_files=True):
+        scan.add_commit(record)
+        for add in record.adds:
+            count.add(scan.facts(add.path, add.stats, add.partition_values))
+    return just_stopped(tuple(report_columns(snapshot.schema, count, counts)), counts)
+
+
 def _find_successor(source: Path, came: Iterable[Path], leaves_of_field: Mapping[Path, Sequence[ReportColumn]]) -> Path:
     """Return the one of the fields that came with the same types, and with values in the same range; the most similar
     by name.

@@ -15,7 +15,7 @@ from widen.evolution.schema_changes import ColumnChange, schema_changes
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import open_store
 from widen.iceberg.file_metrics import ColumnIds, column_ids, read_bound
-from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.metadata_files import live_entries, read_manifests
 from widen.iceberg.schema_conversion import to_readable
 from widen.iceberg.snapshots import ancestors, event_reasons, summary_count, summary_of
 from widen.model.acknowledgement import read_acknowledgements
@@ -23,13 +23,15 @@ from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import StructType
 from widen.protocol.file_statistics import ColumnStatistics
 from widen.report.build_report import (
+    RECENT_COMMITS,
     CommitCounts,
     drifted_fields,
+    just_stopped,
     report_columns,
     stopped_fields,
     with_interval_counts,
 )
-from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, VersionTime
+from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, StoppedField, VersionTime
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
@@ -85,6 +87,21 @@ def build_iceberg_report(table: Table, name: str, options: str = "") -> Report:
         acknowledged=read_acknowledgements(metadata.properties, name),
         stopped=tuple(stopped_fields(columns, counts)),
     )
+
+
+def find_just_stopped_in_iceberg(table: Table, name: str, snapshot: Snapshot) -> list[StoppedField]:
+    """Return `just_stopped` for the load that made a snapshot, from the last snapshots alone."""
+    metadata, io = table.metadata, table.io
+    history = _History(metadata, name, open_store(table.location(), io))
+    schema = history.schema(metadata.current_schema_id)
+    line = list(islice(ancestors(metadata, snapshot), RECENT_COMMITS))[::-1]
+    counts = CommitCounts(intervals=list(history.intervals(line)))
+    leaf_columns = [LeafColumn(path, path, leaf, is_struct_path(schema, path)) for path, leaf in leaves(schema)]
+    own = {each.snapshot_id for each in line}
+    recent = (each for each in read_manifests(metadata, io, snapshot) if each.is_data and each.added_snapshot_id in own)
+    added = [entry for each in recent for entry in each.fetch_manifest_entry() if entry.snapshot_id in own]
+    count = _LiveFiles(metadata, leaf_columns).add_live(added, line, counts)
+    return just_stopped(tuple(report_columns(schema, count, counts)), counts)
 
 
 def read_iceberg_history(table: Table, name: str, limit: int | None = None) -> list[IntervalRecord]:

@@ -92,6 +92,7 @@ from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, count_writte
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, ensure_writable, missing_type_features, supported_features
 from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.report.table_report import StoppedField
 from widen.schema.alter import DROP_COLUMNS, with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
@@ -307,6 +308,11 @@ class DeltaTarget(IngestTarget):
         if self.keys is not None:
             return self._verify_keys(self.keys, batch, rows.snapshot, quarantine, share)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
+
+    def find_stopped(self, version: int) -> list[StoppedField]:
+        from widen.report.build_report import find_just_stopped
+
+        return find_just_stopped(open_snapshot(self.store, version))
 
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float

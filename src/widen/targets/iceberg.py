@@ -112,6 +112,7 @@ from widen.model.types import StructType, quote_name
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.report.table_report import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.engine import Rows, is_local, open_session, require_spark
@@ -379,6 +380,13 @@ class IcebergTarget(IngestTarget):
             return self._verify_keys(self.keys, batch, version, quarantine, share)
         rows = _read_rows(self.place, version)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
+
+    def find_stopped(self, version: int) -> list[StoppedField]:
+        from widen.report.iceberg_report import find_just_stopped_in_iceberg
+
+        table = self.place.name.load()
+        snapshot = table.metadata.snapshot_by_id(version)
+        return [] if snapshot is None else find_just_stopped_in_iceberg(table, self.location, snapshot)
 
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, version: int, quarantine: QuarantineWrite | None, share: float

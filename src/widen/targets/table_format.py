@@ -33,6 +33,7 @@ from widen.log.commit_outcome import (
 from widen.log.loads import Load, LoadedFile
 from widen.model.column_path import Path
 from widen.model.types import StructType
+from widen.report.table_report import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.spark.engine import Rows
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -255,6 +256,9 @@ class IngestTarget(Protocol):
         Raises:
             TableError: the table cannot be read.
         """
+
+    def find_stopped(self, version: int) -> Sequence[StoppedField]:
+        """Return the fields that have stopped arriving with the load that made a version, from the last commits."""
 
 
 class TableDraft(Protocol):

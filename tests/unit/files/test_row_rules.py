@@ -65,6 +65,11 @@ def test_a_row_breaks_a_rule_if_its_condition_is_not_true(condition: str, broken
     assert rule(condition).find_broken(rows).to_pylist() == broken
 
 
+@pytest.mark.parametrize(("condition", "broken"), [("flag", [False, True, True]), ("NOT flag", [True, False, True])])
+def test_a_boolean_column_is_a_condition(condition: str, broken: list[bool]) -> None:
+    assert rule(condition).find_broken(batch({"flag": True}, {"flag": False}, {})).to_pylist() == broken
+
+
 def test_the_values_of_a_refused_row_are_masked_as_spark_writes_them() -> None:
     text = " OR ".join(f"{name} IS NULL" for name in ("n", "op", "price", "low", "rate", "day", "at", "flag"))
     row = {
@@ -106,7 +111,7 @@ def test_a_rule_applies_only_if_its_feature_is_supported() -> None:
 
 @pytest.mark.parametrize(
     "condition",
-    ["abs(n) < 3", "n > price", "op LIKE 'a%'", "data = X'00'", "n <=> 1", "n + 1 > 2", "flag", "true", "nope > 1"],
+    ["abs(n) < 3", "n > price", "op LIKE 'a%'", "data = X'00'", "n <=> 1", "n + 1 > 2", "true", "nope > 1"],
 )
 def test_only_comparisons_of_columns_with_constants_are_evaluated_here(condition: str) -> None:
     with pytest.raises(NotLocal, match="its constraint c0 does more than compare columns with constants"):

@@ -587,7 +587,6 @@ def test_the_proof_finds_what_a_writer_gets_wrong(keyed: Keyed, monkeypatch: pyt
         ({"delete_when": ""}, InvalidOption),
         ({"delete_when": "opp IS MISSING"}, InvalidCondition),
         ({"delete_when": "opp = 'd'", "strict": True}, UnmatchedFields),
-        ({"exclude": ["op"]}, InvalidOption),
         ({"delete_when": "rand() < 0.5"}, widen.WidenError),
         ({"mask": ["id"]}, InvalidOption),
         ({"mask": ["op"]}, InvalidOption),

@@ -102,6 +102,7 @@ from widen.verification.frame_records import (
 )
 from widen.verification.records import (
     CONVERTED,
+    DELETES,
     DIGEST,
     FORM,
     PLACE,
@@ -614,6 +615,7 @@ def _digest(
         (nothing.cast("bigint") if converted is None else converted).alias(CONVERTED),
         (nothing.cast("string") if place is None else place).alias(PLACE),
         nothing.cast("binary").alias(FORM),
+        nothing.cast("boolean").alias(DELETES),
     ]
 
 

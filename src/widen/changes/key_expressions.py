@@ -51,7 +51,7 @@ from widen.model.types import (
     quote_name,
 )
 from widen.spark.errors import translate_spark_errors
-from widen.spark.expression import join_columns
+from widen.spark.expression import ensure_deterministic_condition, join_columns
 from widen.spark.spark_types import Column, DataFrame, F, Window
 
 _RANK, _RECORDS, _ACTION = "__widen_rank", "__widen_records", "__widen_action"
@@ -250,6 +250,14 @@ def _content(schema: StructType, rules: KeyRules) -> Column:
 
 
 _ORDER = (NUMBER, TEXT, IS_DELETE, CONTENT)
+
+
+def ensure_deletes_deterministic(rows: DataFrame, schema: StructType, rules: KeyRules) -> None:
+    """Check that the condition of deletions can be evaluated on rows and is deterministic."""
+    condition = rules.deletes(schema)
+    # A condition that is only a field without a column is NULL, which Spark does not take for a boolean.
+    if condition is not None and condition.strip(" ()\n\t").upper() != "NULL":
+        ensure_deterministic_condition(rows, condition)
 
 
 def newest_by_key(rows: DataFrame) -> DataFrame:

@@ -24,6 +24,7 @@ from widen.changes.deleted_keys import KeyLists, record_deleted_keys
 from widen.changes.key_columns import KeyCondition, key_condition
 from widen.changes.key_expressions import (
     broken_rule,
+    ensure_deletes_deterministic,
     ensure_no_equal_sequences,
     ensure_one_record,
     order_batch,
@@ -109,7 +110,6 @@ from widen.schema.table_definition import advance_identities, plan_add_feature, 
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.sources.listing import to_place
 from widen.spark.engine import Rows, is_local, require_spark
-from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.session import default_properties, find_active
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.targets.table_format import (
@@ -472,8 +472,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 return here
             require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
-        if (condition := rules.deletes(schema)) is not None:
-            ensure_deterministic_condition(written, condition)
+        ensure_deletes_deterministic(written, schema, rules)
         here = self._merge_here(spark, result, lists, staged)
         if here is not None:
             return here

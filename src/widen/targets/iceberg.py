@@ -29,6 +29,7 @@ from widen.changes.iceberg_write import (
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.changes.key_expressions import (
     broken_rule,
+    ensure_deletes_deterministic,
     ensure_no_equal_sequences,
     ensure_one_record,
     order_batch,
@@ -116,7 +117,6 @@ from widen.report.table_report import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.engine import Rows, is_local, open_session, require_spark
-from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -635,8 +635,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
                 return here
             require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
-        if (condition := rules.deletes(schema)) is not None:
-            ensure_deterministic_condition(written, condition)
+        ensure_deletes_deterministic(written, schema, rules)
         here = self._merge_here(spark, result, lists, number, staged)
         if here is not None:
             return here

@@ -238,7 +238,8 @@ def test_rows_in_envelopes(tmp_path: Path, kernel: str) -> None:
     )
     done = loader.load('{"before":{"k":1,"v":NaN},"op":"d"}', '{"after":{"k":9,"v":NaN,"v":1},"op":"u"}')
     assert done.quarantined == 1
-    assert done.corrupt_reason == "not JSON: the key 'v' appears twice in one object"
+    (reason,) = widen.Table(f"{loader.location}_quarantine").to_arrow()["reason"].to_pylist()
+    assert "the key 'v' appears twice in one object" in reason
     values = {row["k"]: str(row["v"]) for row in loader.table.to_arrow().to_pylist()}
     assert values == {2: "-inf", 3: "1.5", 4: "nan"}
 

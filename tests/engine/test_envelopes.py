@@ -192,7 +192,7 @@ def test_operations_are_of_one_type(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="all texts, or all integers"):
         widen.ingest(source(tmp_path, "1", []), str(tmp_path / "t"), envelope=envelope, key=["id"])
     words: dict[str, Any] = {"envelope": {**envelope, "upserts": [1]}, "key": ["id"], "engine": "local"}
-    with pytest.raises(InvalidOption, match="No text of the batch is a record"):
+    with pytest.raises(SourceError, match="it has no integer in op"):
         widen.ingest(source(tmp_path, "2", [{"op": "3", "data": {"id": 1}}]), str(tmp_path / "t"), **words)
 
 

@@ -14,13 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import CorruptLog, FileMissing
+from widen.limits import KEY_LIST_BYTES
 
 KEY, NUMBER, TEXT = "__widen_key_0", "__widen_number", "__widen_text"
 """The columns of a file with deleted keys: the key, and the number or the text that orders its deletion."""
-
-
-MAX_BYTES = 32 * 2**20
-"""Up to this size of the files of a list, one process reads them."""
 
 
 class TableFiles(Protocol):
@@ -54,7 +51,7 @@ class Deletion(NamedTuple):
 
 
 def read_deletions(listing: DeletionListing) -> list[Deletion] | None:
-    """Return the deletions in a list; None if its files have more than `MAX_BYTES`.
+    """Return the deletions in a list; None if its files have more than `KEY_LIST_BYTES`.
 
     Raises:
         CorruptLog: a file is missing or damaged.
@@ -62,7 +59,7 @@ def read_deletions(listing: DeletionListing) -> list[Deletion] | None:
     store, path, every = listing
     try:
         files: Mapping[str, int] = dict(json.loads(store.read(path))["files"])
-        if sum(files.values()) > MAX_BYTES:
+        if sum(files.values()) > KEY_LIST_BYTES:
             return None
         found = [each for file in files for each in _read_file(store.read(store.plain(file)))]
     except (FileMissing, ValueError, KeyError, TypeError, pa.ArrowException) as error:

@@ -668,11 +668,6 @@ def _is_left_out(value: Json, placeholder: str) -> bool:
     return _is_spelled(value, octets)
 
 
-def _uuid_of(octets: bytes) -> str:
-    """Return the UUID that Java makes of bytes."""
-    return str(UUID(bytes=md5(octets, usedforsecurity=False).digest(), version=3))
-
-
 def _is_spelled(text: str, octets: bytes) -> bool:
     if text.encode("utf-8", "surrogatepass") == octets:
         return True

@@ -87,7 +87,7 @@ _BATCH_ROWS = 10_000
 _DEPENDS = "depends"
 """Whether the row of a record's key depends on the row before."""
 
-_CHOSEN, _CODE, _RANK, _AT = "chosen", "code", "rank", "at"
+_CODE, _RANK, _AT = "code", "rank", "at"
 _RECORDS = pa.schema(
     {
         KEY: pa.binary(),

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
@@ -71,6 +72,13 @@ def load(folder: Path, *records: dict[str, Any], **words: Any) -> widen.IngestRe
 
 def stored(catalog: SqlCatalog) -> list[dict[str, Any]]:
     return sorted(catalog.load_table(NAME).scan().to_arrow().to_pylist(), key=lambda row: row["id"])
+
+
+def in_file(catalog: SqlCatalog, number: int) -> dict[str, Any]:
+    """Return the row of an id as its file has it."""
+    files = catalog.load_table(NAME).inspect.files()["file_path"].to_pylist()
+    rows = (row for path in files for row in pq.ParquetFile(path.removeprefix("file://")).read().to_pylist())
+    return next(row for row in rows if row["id"] == number)
 
 
 def test_what_is_left_out_is_named_by_its_path_and_the_rest_stays() -> None:
@@ -251,6 +259,10 @@ def test_every_change_keeps_the_values(
     before = {row["id"]: row["at"] for row in stored(catalog)}
     run_change(widen.IcebergTable(NAME, tmp_path / "catalog.db"), tmp_path)
     found = [(row["id"], row["at"], row["name"]) for row in stored(catalog)]
+    if change.startswith("ingest") and layout[1] == "list of structs":
+        # PyIceberg 0.12 reads every null list of structs as an empty list: iceberg-python issue 3833.
+        assert found.pop() == (9, [], "z")
+        found.append((9, in_file(catalog, 9)["at"], "z"))
     assert found == [(number, before[number] if is_kept else None, name) for number, is_kept, name in after]
 
 

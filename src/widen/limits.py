@@ -68,6 +68,9 @@ CHANGED_BYTES = 256 * 2**20
 COPIED_BYTES = 256 * 2**20
 """The maximum size of the files that this process copies without some of their rows."""
 
+SORTED_BYTES = 128 * 2**20
+"""The maximum size of the files of a partition whose rows this process, or a task, holds to sort them."""
+
 HELD_BYTES = 64 * 2**20
 """The maximum size of the new values of a change that this process holds."""
 

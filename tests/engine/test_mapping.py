@@ -151,7 +151,7 @@ def test_files_that_others_add_before_mapping_ends_are_rewritten_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, expected = mapped(spark, str(tmp_path), "name")
-    other, rewrite = widen.Table(str(tmp_path)), rewrite_files.rewrite_files
+    other, rewrite = widen.Table(str(tmp_path)), rewrite_files.FileRewrite.run
     rows = [(3, "late", None, "theirs")]
 
     def after_another(*args: Any, **words: Any) -> Any:
@@ -160,7 +160,7 @@ def test_files_that_others_add_before_mapping_ends_are_rewritten_too(
             other.append(spark.createDataFrame([rows.pop()], ddl))
         return rewrite(*args, **words)
 
-    monkeypatch.setattr(rewrite_files, "rewrite_files", after_another)
+    monkeypatch.setattr(rewrite_files.FileRewrite, "run", after_another)
     table.drop_feature("columnMapping", spark=spark)
     found = numbered(table.read(spark=spark).collect())
     assert_same(found, [*expected[:2], Row(number=3, kind="late", s=None, gone="theirs"), expected[2]])

@@ -38,7 +38,7 @@ from widen.files.data_writer import (
     to_partitioned_add,
 )
 from widen.files.deleted_rows import load_vector, mark_rows, to_bitmap
-from widen.files.expressions import RowTest, RowValues, plan_condition, plan_values
+from widen.files.expressions import RowTest, RowValues, plain_sql, plan_condition, plan_values
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS, CHANGED_BYTES, MATCHED_ROWS
 from widen.log.commit_outcome import discard_folder
@@ -223,17 +223,6 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
     used = {path[0] for path in referenced_columns(plain_sql(where), schema)}
     columns = StructType(tuple(field for field in schema if field.name in used))
     return replace(plan, narrow=replace(plan.narrow, schema=columns), test=test)
-
-
-def plain_sql(expression: Expression) -> str:
-    """Return an expression in SQL whose meaning does not depend on the session.
-
-    Raises:
-        NotLocal: it is a column, or has a name or a text in double quotes.
-    """
-    if isinstance(expression, str) and '"' not in expression:
-        return expression
-    raise NotLocal("it is not plain SQL")
 
 
 def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _FoundRows]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
+from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve
 from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer
-from widen.changes.rewrite_files import MOST_COLUMNS, Candidate, pack_files, sort_along_curve
+from widen.changes.rewrite_files import Candidate, pack_files
 from widen.errors import InvalidOption, JobFailed
 from widen.files.iceberg_columns import has_old_types, read_schemas
 from widen.files.parquet_encoding import read_size
@@ -35,8 +36,7 @@ from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_poin
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.limits import COPIED_BYTES
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
-from widen.model.column_path import format_path, parse_path, resolve
-from widen.model.schema_json import to_identifier
+from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.types import StructType, is_atomic
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -284,18 +284,18 @@ def _files_with_deletes(scan: IcebergScan) -> set[str]:
     return {file.path for file in scan.files if has_deletes(file)}
 
 
-def _sort_columns(schema: StructType, texts: Sequence[str]) -> list[str]:
-    """Return columns to sort by as SQL expressions.
+def _sort_columns(schema: StructType, texts: Sequence[str]) -> list[Path]:
+    """Return columns to sort by.
 
     Raises:
         InvalidOption: a column has no order, or there are too many.
     """
     if len(texts) > MOST_COLUMNS:
         raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
-    columns = []
+    columns = list[Path]()
     for text in texts:
         path, data_type = resolve(schema, parse_path(text))
         if not is_atomic(data_type):
             raise InvalidOption(option="zorder_by", value=format_path(path), expected="Must be a column with an order.")
-        columns.append(".".join(map(to_identifier, path)))
+        columns.append(path)
     return columns

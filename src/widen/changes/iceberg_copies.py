@@ -21,14 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.arrow_changes import plain_sql
 from widen.changes.assignment import CLAUSE, ChangeKind
 from widen.changes.iceberg_write import find_deleted, to_plain_adds
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, to_bitmap
-from widen.files.expressions import plan_condition, plan_values
+from widen.files.expressions import plain_sql, plan_condition, plan_values
 from widen.files.iceberg_columns import IcebergFileScan
 from widen.frames.iceberg_scan import IcebergSource, to_uris
 from widen.frames.scan import location_key

@@ -8,37 +8,55 @@ Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requ
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate, compress, pairwise
 from math import ceil
+from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups
+from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve, sort_tables
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
+from widen.files.data_reader import LocalScan, NotLocal, RowSlice
+from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
 from widen.files.deleted_rows import FILE, ROW
-from widen.files.footers import OldFile, find_old_files, read_footers
+from widen.files.footers import OldFile, find_old_files, names_in_file, read_files, read_footer
 from widen.frames.file_filters import files_in_partitions
-from widen.frames.parquet_writer import write_parquet
+from widen.frames.parquet_writer import arrow_layout, write_parquet
 from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
-from widen.limits import READ_TASK_BYTES
+from widen.limits import CHANGE_THREADS, DRIVER_FOOTERS, READ_TASK_BYTES, SORTED_BYTES
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, after_commit, commit
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard
 from widen.log.file_list import file_key, file_keys, to_adds, to_remove
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.column_path import map_fields, parse_path, resolve
-from widen.model.schema_json import to_identifier, to_json
+from widen.model.column_path import Path, map_fields, parse_path, resolve
+from widen.model.display import size_text
+from widen.model.schema_json import to_json
 from widen.model.types import STRING, AtomicType, DecimalType, Field, StructType
 from widen.protocol import iceberg_compat
 from widen.protocol.actions import Action, Add, Metadata, Remove
-from widen.protocol.column_mapping import TrackingColumns, without_mapping
+from widen.protocol.column_mapping import (
+    COLUMN_ID,
+    ID,
+    NAME,
+    PHYSICAL_NAME,
+    TrackingColumns,
+    physical_name,
+    to_physical_path,
+    without_mapping,
+)
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.file_statistics import (
     HIDDEN_FIELDS,
@@ -48,13 +66,15 @@ from widen.protocol.file_statistics import (
     count_written_rows,
     indexed_leaves,
 )
+from widen.protocol.parquet_files import ensure_storable, without_void
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
 from widen.schema.table_state import check_constraints
+from widen.spark.engine import require_spark
 from widen.spark.expression import Expression, expression_text
-from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable
+from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
 
 REWRITE = "REORG"
 PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
@@ -99,60 +119,228 @@ class RewrittenFiles:
         }
 
 
-def rewrite_files(
-    spark: SparkSession,
-    snapshot: Snapshot,
-    files: pa.Table,
-    rows: int,
-    arrange: Callable[[DataFrame], DataFrame] | None = None,
-    *,
-    unmapped: bool = False,
-) -> RewrittenFiles:
-    """Write the rows of files to new files in the current types; commits nothing.
-
-    If the rewrite fails, the new files are deleted where the store allows it.
+@dataclass(frozen=True)
+class FileRewrite:
+    """How the rows of files of a version are written to new files in the current types. Nothing is committed.
 
     Args:
-        files: Rows of its list of files.
-        rows: The number of their rows that are not deleted.
-        arrange: Distributes and sorts the rows; each partition of its result becomes a file for each table partition.
+        session: Returns the session; called only if files are written.
         unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
-
-    Raises:
-        InternalError: the new files have another number of rows; they are deleted.
-
-    Source: PROTOCOL.md#add-file-and-remove-file
+        target_bytes: The size of the new files; None for the size of the old ones.
+        zorder_by: The columns to sort by, along a Z-order curve.
     """
-    ensure_changes_readable(snapshot.schema)
-    columns = tracking_columns(snapshot.configuration, snapshot.location)
-    stored = _as_stored(snapshot, columns)
-    view = snapshot.with_metadata(stored)
-    frame = (
-        _read_tracked(spark, view, files, columns)
-        if columns
-        else read_snapshot(spark, view.store, view, only=_paths(files))
-    )
-    target = without_mapping(stored) if unmapped else stored
-    table = TableConfiguration(snapshot.protocol, target)
-    adds = write_parquet(arrange(frame) if arrange else frame, snapshot.store, table)
-    written = count_written_rows(adds)
-    if written != rows:
-        discard(snapshot.store, adds)
-        raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
-    now_ms = current_ms()
-    return RewrittenFiles(
-        tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
-        tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),
-    )
+
+    session: Callable[[], SparkSession]
+    snapshot: Snapshot
+    unmapped: bool = False
+    target_bytes: int | None = None
+    zorder_by: tuple[Path, ...] = ()
+
+    def run(self, groups: Sequence[pa.Table], rows: Sequence[int], staged: StagedFiles) -> list[RewrittenFiles]:
+        """Write the rows of groups of files, and return what replaces each group.
+
+        Args:
+            groups: Rows of its list of files, each for one task.
+            rows: The number of their rows that are not deleted.
+
+        Raises:
+            InternalError: the new files have another number of rows.
+
+        Source: PROTOCOL.md#add-file-and-remove-file
+        """
+        ensure_changes_readable(self.snapshot.schema)
+        ensure_storable(self.snapshot.schema, self.snapshot.partition_columns)
+        try:
+            copies = self._copy(groups)
+        except NotLocal as refusal:
+            copies = [refusal] * len(groups)
+        for found in copies:
+            staged.add_files(self.snapshot.store, () if isinstance(found, NotLocal) else found)
+        with ThreadPoolExecutor(_JOBS, "widen-rewrite") as pool:
+            try:
+                return list(pool.map(partial(self._finish, staged), groups, rows, copies))
+            except BaseException:
+                # Leaving the block waits for all groups, also for those that have not begun.
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _finish(self, staged: StagedFiles, files: pa.Table, rows: int, copies: list[Add] | NotLocal) -> RewrittenFiles:
+        adds = copies
+        if isinstance(adds, NotLocal):
+            adds = self._write_by_spark(files, rows, adds)
+            staged.add_files(self.snapshot.store, adds)
+        written = count_written_rows(adds)
+        if written != rows:
+            raise InternalError(reason=f"{files.num_rows} files with {rows} rows became files with {written} rows")
+        now_ms = current_ms()
+        return RewrittenFiles(
+            tuple(msgspec.structs.replace(add, data_change=False) for add in adds),
+            tuple(to_remove(add, now_ms, data_change=False) for add in to_adds(files)),
+        )
+
+    @cached_property
+    def _columns(self) -> TrackingColumns | None:
+        return tracking_columns(self.snapshot.configuration, self.snapshot.location)
+
+    @cached_property
+    def _stored(self) -> Metadata:
+        return _as_stored(self.snapshot, self._columns)
+
+    @cached_property
+    def _target(self) -> TableConfiguration:
+        metadata = without_mapping(self._stored) if self.unmapped else self._stored
+        return TableConfiguration(self.snapshot.protocol, metadata)
+
+    def _copy(self, groups: Sequence[pa.Table]) -> list[list[Add] | NotLocal]:
+        """Copy groups with Arrow.
+
+        Raises:
+            NotLocal: only Spark reads or writes the table.
+        """
+        snapshot = self.snapshot
+        source = TableConfiguration(snapshot.protocol, self._stored)
+        layout = arrow_layout(snapshot.store, self._target, "", codec_of(self.session()))
+        if self.target_bytes is not None:
+            # A file of a bin that is a little too large is better than one of a few rows beside it.
+            layout = replace(layout, sink=replace(layout.sink, file_bytes=2 * self.target_bytes))
+        columns = _columns_in_files(source, layout, unmapped=self.unmapped)
+        keys = dict(zip(layout.split, snapshot.partition_keys, strict=True))
+        scan = LocalScan(snapshot.store, columns, NAME, keys)
+        try:
+            _ = scan.arrow_schema
+        except InvalidOption as error:
+            raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        sort = partial(sort_tables, self._sort_paths, self.target_bytes or TARGET_BYTES) if self.zorder_by else None
+        texts = partial(_partition_texts, snapshot.partition_keys)
+        copier = FileCopier(
+            snapshot.store,
+            partial(_read_rows, scan, self._columns, finds_ids=source.mapping == ID),
+            partial(_open_partition, layout, snapshot.partition_keys),
+            texts,
+            attrgetter("size"),
+            sort,
+        )
+        fits = [sort is None or _size_of(files) <= SORTED_BYTES for files in groups]
+        wanted = [CopyGroup(uuid.uuid4().hex, _in_order(files, texts)) for files in compress(groups, fits)]
+        done = iter(copy_groups(copier, wanted, self.session, 1 if sort else CHANGE_THREADS))
+        found = [next(done) if each else _TOO_LARGE for each in fits]
+        return [
+            each if isinstance(each, NotLocal) else [to_partitioned_add(layout.split, part) for part in each]
+            for each in found
+        ]
+
+    @property
+    def _sort_paths(self) -> list[Path]:
+        """The columns to sort by, by their names in the new files."""
+        return [to_physical_path(self._target.schema, path, self._target.mapping) for path in self.zorder_by]
+
+    def _write_by_spark(self, files: pa.Table, rows: int, refusal: NotLocal) -> list[Add]:
+        spark, snapshot = require_spark(self.session(), str(refusal)), self.snapshot
+        view = snapshot.with_metadata(self._stored)
+        frame = (
+            _read_tracked(spark, view, files, self._columns)
+            if self._columns
+            else read_snapshot(spark, view.store, view, only=_paths(files))
+        )
+        if self.zorder_by:
+            outputs = ceil(_size_of(files) / (self.target_bytes or TARGET_BYTES))
+            frame = sort_along_curve(frame, self.zorder_by, snapshot.partition_columns, outputs, rows)
+        elif self.target_bytes is not None:
+            frame = frame.coalesce(1)
+        return write_parquet(frame, snapshot.store, self._target)
 
 
-def live_rows(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> list[int]:
+_TOO_LARGE = NotLocal(f"it sorts more than {size_text(SORTED_BYTES)} of files together")
+
+
+def _size_of(files: pa.Table) -> int:
+    return sum(files["size_bytes"].to_pylist())
+
+
+def _columns_in_files(source: TableConfiguration, layout: ArrowLayout, *, unmapped: bool) -> StructType:
+    """Return the columns of new files, with the names that old files have for them as physical names."""
+
+    def copied(_: Path, field: Field) -> Field:
+        name = physical_name(field, source.mapping)
+        ids = {COLUMN_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}
+        return Field(field.name if unmapped else name, field.type, metadata={PHYSICAL_NAME: name, **ids})
+
+    columns = {field.name: field for field in map_fields(without_void(source.schema), copied)}
+    return StructType(tuple(columns[name] for name in layout.schema.names))
+
+
+def _in_order(files: pa.Table, texts: Callable[[Add], tuple[str | None, ...]]) -> list[Add]:
+    """Return files without what tasks do not need, sorted by partition."""
+    bare = (msgspec.structs.replace(add, stats=None, tags=None) for add in to_adds(files))
+    return sorted(bare, key=lambda add: [text or "" for text in texts(add)])
+
+
+def _partition_texts(keys: Sequence[str], add: Add) -> tuple[str | None, ...]:
+    return tuple(add.partition_values.get(key) or None for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartitionWriter:
+    """Writes rows of one partition.
+
+    Args:
+        schema: The schema of the files, with field ids.
+    """
+
+    files: PartWriter
+    schema: pa.Schema
+    texts: tuple[str | None, ...]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.files.write(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
+
+    def close(self) -> list[PartFile]:
+        partition = json.dumps(self.texts)
+        return [msgspec.structs.replace(part, partition=partition) for part in self.files.close()]
+
+    def discard(self) -> None:
+        self.files.discard()
+
+
+def _open_partition(layout: ArrowLayout, keys: Sequence[str], add: Add, job: str) -> _PartitionWriter:
+    texts = _partition_texts(keys, add)
+    in_job = replace(layout, sink=replace(layout.sink, job=job))
+    return _PartitionWriter(open_writer(in_job, texts), layout.schema, texts)
+
+
+def _read_rows(scan: LocalScan, tracking: TrackingColumns | None, add: Add, *, finds_ids: bool) -> Iterator[pa.Table]:
+    """Yield the rows of a file in the columns of new files, with their row ids."""
+    if finds_ids:
+        names = {
+            path: {PHYSICAL_NAME: name}
+            for path, name in names_in_file(scan.store, scan.schema, scan.store.plain(add.path))
+        }
+        found = map_fields(scan.schema, lambda path, each: each.with_metadata(**names.get(path, {})))
+        scan = replace(scan, schema=found)
+    for positions, rows in scan.read_numbered(RowSlice(add)):
+        yield rows if tracking is None else _with_row_ids(rows, tracking, add, positions)
+
+
+def _with_row_ids(rows: pa.Table, columns: TrackingColumns, add: Add, positions: pa.Array) -> pa.Table:
+    """Return rows whose row ids and commit versions are materialized.
+
+    Source: PROTOCOL.md#reader-requirements-for-row-tracking
+    """
+    base, version = pa.scalar(add.base_row_id, pa.int64()), pa.scalar(add.default_row_commit_version, pa.int64())
+    defaults = {columns.row_id: pc.add(positions.cast(pa.int64()), base), columns.version: version}
+    for name, default in defaults.items():
+        at = rows.column_names.index(name)
+        rows = rows.set_column(at, rows.schema.field(at), pc.coalesce(rows.column(at), default))
+    return rows
+
+
+def live_rows(session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table) -> list[int]:
     """Return the number of live rows of each file; footers are read for files without statistics."""
     counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
     unknown = [
         snapshot.store.plain(path) for path, rows in zip(files["path"].to_pylist(), counts, strict=True) if rows is None
     ]
-    footers = iter(read_footers(spark, snapshot.store, unknown, frozenset()))
+    footers = iter(read_files(session, partial(read_footer, snapshot.store, frozenset()), unknown, DRIVER_FOOTERS))
     deleted = [(vector or {}).get("cardinality", 0) for vector in files["deletion_vector"].to_pylist()]
     return [(next(footers).rows if rows is None else rows) - count for rows, count in zip(counts, deleted, strict=True)]
 
@@ -271,9 +459,10 @@ class OldFileRewrite:
         return rows - (pc.sum(pc.struct_field(files["deletion_vector"], "cardinality")).as_py() or 0)
 
     def _rewrite(self, snapshot: Snapshot, files: pa.Table) -> Conflicted | None:
-        rewrite = rewrite_files(self.session(), snapshot, files, self._count_rows(snapshot, files))
+        groups = task_groups(files)
         with StagedFiles() as staged:
-            staged.add_files(self.store, rewrite.adds)
+            rows = [self._count_rows(snapshot, group) for group in groups]
+            rewrite = join_rewrites(FileRewrite(self.session, snapshot).run(groups, rows, staged))
             actions, numbers = rewrite.actions, rewrite.metrics
             outcome = commit(self.store, snapshot, actions, REWRITE, PARAMETERS, metrics=numbers, staged=staged)
         if isinstance(outcome, Conflicted):
@@ -293,7 +482,18 @@ class Purge(OldFileRewrite):
         return files.filter(files["deletion_vector"].is_valid())
 
     def _count_rows(self, snapshot: Snapshot, files: pa.Table) -> int:
-        return sum(live_rows(self.session(), snapshot, files))
+        return sum(live_rows(self.session, snapshot, files))
+
+
+def task_groups(files: pa.Table) -> list[pa.Table]:
+    """Return files in groups for one task each, which have whole files of neighbouring partitions."""
+    ordered, firsts, size_bytes = _by_partition(files), [0], 0
+    for at, added_bytes in enumerate(ordered["size_bytes"].to_pylist()):
+        size_bytes += added_bytes
+        if at > firsts[-1] and size_bytes > READ_TASK_BYTES:
+            firsts.append(at)
+            size_bytes = added_bytes
+    return [ordered.slice(first, end - first) for first, end in pairwise([*firsts, files.num_rows])]
 
 
 def _by_partition(files: pa.Table) -> pa.Table:
@@ -523,36 +723,21 @@ class Compaction:
                 outcome, parts = self._commit_rest(snapshot, parts, staged, outcome)
         if isinstance(outcome, Conflicted):
             return outcome
-        self.done = _join([self.done, *parts])
+        self.done = join_rewrites([self.done, *parts])
         return outcome.or_raise()
 
     def _rewrite_all(
         self, snapshot: Snapshot, staged: StagedFiles, tasks: Sequence[CompactionTask]
     ) -> Sequence[RewrittenFiles]:
-        with ThreadPoolExecutor(_JOBS, "widen-compact") as pool:
-            try:
-                return list(pool.map(partial(self._rewrite, snapshot, staged), tasks))
-            except BaseException:
-                # Leaving the block waits for all tasks, also for those that have not begun.
-                pool.shutdown(cancel_futures=True)
-                raise
-
-    def _rewrite(self, snapshot: Snapshot, staged: StagedFiles, task: CompactionTask) -> RewrittenFiles:
-        rows = sum(live_rows(self.session(), snapshot, task.files))
         columns = sort_columns(snapshot, self.request.zorder_by)
-        outputs = ceil(task.size_bytes / self.request.target_bytes)
-
-        def arrange(frame: DataFrame) -> DataFrame:
-            if not columns:
-                return frame.coalesce(1)
-            return sort_along_curve(frame, columns, snapshot.partition_columns, outputs, rows)
-
-        part = rewrite_files(self.session(), snapshot, task.files, rows, arrange)
-        staged.add_files(self.store, part.adds)
-        return part
+        rewrite = FileRewrite(self.session, snapshot, target_bytes=self.request.target_bytes, zorder_by=tuple(columns))
+        rows = live_rows(self.session, snapshot, pa.concat_tables(task.files for task in tasks))
+        ends = list(accumulate(task.files.num_rows for task in tasks))
+        counts = [sum(rows[end - task.files.num_rows : end]) for task, end in zip(tasks, ends, strict=True)]
+        return rewrite.run([task.files for task in tasks], counts, staged)
 
     def _commit(self, snapshot: Snapshot, parts: Sequence[RewrittenFiles], staged: StagedFiles) -> Outcome:
-        whole, parameters = _join(parts), self.request.parameters
+        whole, parameters = join_rewrites(parts), self.request.parameters
         return commit(self.store, snapshot, whole.actions, OPTIMIZE, parameters, metrics=whole.metrics, staged=staged)
 
     def _commit_rest(
@@ -581,8 +766,8 @@ class Compaction:
         return outcome, rest
 
 
-def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[str]:
-    """Return columns to sort by as SQL expressions.
+def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[Path]:
+    """Return columns to sort by.
 
     Raises:
         InvalidOption: a column is a partition column or has no order, or the table has clustering columns.
@@ -591,13 +776,13 @@ def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[str]:
         raise InvalidOption(option="zorder_by", value=texts, expected="The table has clustering columns.")
     if len(texts) > MOST_COLUMNS:
         raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
-    columns = []
+    columns = list[Path]()
     for text in texts:
         path, data_type = resolve(snapshot.schema, parse_path(text))
         if path[0] in snapshot.partition_columns or not isinstance(data_type, (AtomicType, DecimalType)):
             expected = "Must be a column with an order that is not a partition column."
             raise InvalidOption(option="zorder_by", value=text, expected=expected)
-        columns.append(".".join(map(to_identifier, path)))
+        columns.append(path)
     return columns
 
 
@@ -622,68 +807,8 @@ def _first_tasks(tasks: Sequence[CompactionTask]) -> list[CompactionTask]:
     return batch
 
 
-def _join(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
+def join_rewrites(parts: Sequence[RewrittenFiles]) -> RewrittenFiles:
+    """Return all files of rewrites together."""
     return RewrittenFiles(
         tuple(add for part in parts for add in part.adds), tuple(remove for part in parts for remove in part.removes)
     )
-
-
-# Sorting rows along a Z-order curve, so that files have narrow bounds in several columns at once.
-#
-# Each column is divided into buckets with about the same number of rows, and the bits of the numbers of the buckets
-# are interleaved. The bounds of the buckets stay in Spark; no value reaches the driver.
-#
-# Source: Delta Spark's OPTIMIZE ZORDER BY
-
-
-MOST_COLUMNS = 8
-# The bits of all columns have to fit into a bigint.
-_BITS = 7
-_BUCKETS = 2**_BITS
-_SAMPLED_ROWS = 50_000
-_CURVE, _BOUNDS = "__widen_curve", "__widen_bounds_{}"
-
-
-def sort_along_curve(
-    rows: DataFrame, columns: Sequence[str], partition_by: Sequence[str], outputs: int, count: int
-) -> DataFrame:
-    """Return rows in partitions that are ranges of a Z-order curve, each sorted.
-
-    Args:
-        columns: The columns, as SQL expressions; at most `MOST_COLUMNS`.
-        partition_by: The partition columns of the table; they come first in the order of each partition.
-        outputs: The number of partitions to return.
-    """
-    names = [_BOUNDS.format(at) for at in range(len(columns))]
-    share = min(1.0, _SAMPLED_ROWS / max(count, 1))
-    bounds = rows.sample(share, seed=0).selectExpr(
-        *(_bounds(column, name) for column, name in zip(columns, names, strict=True))
-    )
-    buckets = [_bucket(column, name) for column, name in zip(columns, names, strict=True)]
-    located = rows.crossJoin(F.broadcast(bounds)).withColumn(_CURVE, F.expr(_interleave(buckets))).drop(*names)
-    spread = located.repartitionByRange(outputs, _CURVE) if outputs > 1 else located.coalesce(1)
-    return spread.sortWithinPartitions(*map(to_identifier, partition_by), _CURVE).drop(_CURVE)
-
-
-def _bounds(column: str, name: str) -> str:
-    """Return the aggregate of the bounds between buckets; null for no rows."""
-    values = f"sort_array(collect_list({column}))"
-    position = f"int(ceil(i * size({values}) / {_BUCKETS}))"
-    picked = f"transform(sequence(1, {_BUCKETS - 1}), i -> element_at({values}, {position}))"
-    return f"CASE WHEN count({column}) > 0 THEN {picked} END AS {name}"
-
-
-def _bucket(column: str, bounds: str) -> str:
-    """Return the number of bounds that are not greater than a value, by binary search; 0 for null."""
-    steps = ", ".join(str(2**bit) for bit in reversed(range(_BITS)))
-    step = f"IF(element_at({bounds}, acc + step) <= {column}, acc + step, acc)"
-    return f"aggregate(array({steps}), 0, (acc, step) -> {step})"
-
-
-def _interleave(buckets: Sequence[str]) -> str:
-    bits = (
-        f"shiftleft(bigint(shiftright({bucket}, {bit}) & 1), {bit * len(buckets) + at})"
-        for bit in range(_BITS)
-        for at, bucket in enumerate(buckets)
-    )
-    return " | ".join(bits)

@@ -291,7 +291,7 @@ def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | 
         return None
     size = text_format.count_noun(len(sizes), "file")
     note(f"rewriting {size} ({text_format.size_text(sum(sizes))}) with the names of the columns")
-    return update.watch(output.spark_session("the files are rewritten"))
+    return output.choose_session(None, update)
 
 
 def report_change(

@@ -178,11 +178,10 @@ def optimize(
     opened = Table(table, shared_options.storage(storage_option))
     before = opened.version
     run = partial(opened.optimize, where, target_bytes=target_bytes or TARGET_BYTES, zorder_by=zorder_by or ())
-    change = run(dry_run=True, spark=None if where is None else output.spark_session("it evaluates the condition"))
+    change = run(dry_run=True)
     if change.metrics and not dry_run:
-        session = output.spark_session("the files are rewritten")
-        with progress("writing"):
-            change = run(spark=session)
+        with progress("writing") as update:
+            change = run(spark=output.choose_session(None, update))
     if not json and not change.metrics:
         show_unchanged(opened)
     else:
@@ -267,7 +266,7 @@ def drop_feature(
 
 
 def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -> SparkSession | None:
-    """Return the session for rewriting files; None without files, so that Spark is not started.
+    """Return the session for rewriting files, which may need no Spark; None without files.
 
     Args:
         all_files: Whether all files are rewritten, to end column mapping, instead of those in old types.
@@ -277,10 +276,10 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
     files, _ = show_commands.find_old_types(table.snapshot)
     if files == []:
         return None
-    spark = update.watch(output.spark_session("the files are rewritten"))
+    session = output.choose_session(None, update)
     # A file with several old types counts once.
     update(Step("rewriting files", max((old.size_bytes for old in files or ()), default=0)))
-    return spark
+    return session
 
 
 # The commands for fields that drifted: ``view``, ``fold`` and ``replay``.

@@ -420,11 +420,10 @@ def _open_table(table: str, storage_option: list[str] | None, version: int | Non
 def find_old_types(snapshot: Snapshot) -> tuple[list[OldType] | None, str]:
     """Return the old types in the files of a table, or the reason why they cannot be read."""
     from widen.files.footers import find_old_files, summarize_old_types
+    from widen.spark.engine import open_session
 
     try:
-        old_files = find_old_files(
-            partial(output.spark_session, "it looks into many files"), snapshot, snapshot.files(), FILES_WITHOUT_SPARK
-        )
+        old_files = find_old_files(open_session, snapshot, snapshot.files(), FILES_WITHOUT_SPARK)
         return summarize_old_types(old_files), ""
     except (TableError, SparkUnavailable) as error:
         return None, error.message

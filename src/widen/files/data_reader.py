@@ -117,17 +117,21 @@ class LocalScan:
 
     def read(self, rows: RowSlice) -> Iterator[pa.Table]:
         """Yield the rows of a slice, in the order of the file."""
+        return (chosen for _, chosen in self.read_numbered(rows))
+
+    def read_numbered(self, rows: RowSlice) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows of a slice with their positions, some at a time, in the order of the file."""
         with self._open(rows.file) as file:
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
             deleted |= rows.marked or BitMap64()
-            for first, batch in _batches(file, rows):
-                chosen = batch
+            for first, batch in _batches(file, rows, self._stored_names(file)):
+                positions, chosen = count_up(batch.num_rows, first, pa.uint64()), batch
                 if deleted or rows.kept is not None:
                     is_chosen = pc.invert(position_flags(deleted, first, batch.num_rows))
                     if rows.kept is not None:
                         is_chosen = pc.and_(is_chosen, position_flags(others, first, batch.num_rows))
-                    chosen = batch.filter(is_chosen)
-                yield self._in_table_types(file, chosen, rows.file, chosen.num_rows)
+                    positions, chosen = positions.filter(is_chosen), batch.filter(is_chosen)
+                yield positions, self._in_table_types(file, chosen, rows.file, len(positions))
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a file with their positions, a row group at a time, without the deleted ones."""
@@ -251,7 +255,9 @@ def digest_locally(snapshot: Snapshot) -> TableDigest:
     return digest_batches(parts, scan.arrow_schema.names)
 
 
-def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Table]]:
+def _batches(
+    file: pq.ParquetFile, rows: RowSlice, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pa.Table]]:
     """Yield the batches of the row groups of a slice, each with the position of its first row in the file."""
     position, is_whole = 0, not rows.first_byte and rows.end_byte is None
     if not is_whole:
@@ -262,7 +268,7 @@ def _batches(file: pq.ParquetFile, rows: RowSlice) -> Iterator[tuple[int, pa.Tab
         position += group.num_rows
         if begin < rows.first_byte or (rows.end_byte is not None and begin >= rows.end_byte):
             continue
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number]):
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=[number], columns=columns):
             yield first, _without_views(pa.Table.from_batches([batch]))
             first += batch.num_rows
 
@@ -336,10 +342,32 @@ def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None
 
 
 def _partition_column(field: Field, text: str | None, count: int) -> pa.Array:
-    value = parse_partition_value(text, field.type)
-    if isinstance(value, UnknownValue):
-        raise NotLocal(f"it reads the partition value {text!r} of {field.name}")
-    return pa.repeat(pa.scalar(value, to_arrow(field.type)), count)
+    return pa.repeat(_partition_values(field, [text])[0], count)
+
+
+def _partition_values(field: Field, texts: Sequence[str | None]) -> pa.Array:
+    values = [parse_partition_value(text, field.type) for text in texts]
+    for text, value in zip(texts, values, strict=True):
+        if isinstance(value, UnknownValue):
+            raise NotLocal(f"it reads the partition value {text!r} of {field.name}")
+    return pa.array(values, to_arrow(field.type))
+
+
+def partition_table(schema: StructType, partitions: Sequence[Sequence[str | None]]) -> pa.Table:
+    """Return partitions as rows.
+
+    Args:
+        schema: The partition columns, in their order.
+        partitions: Their texts in each partition.
+
+    Raises:
+        NotLocal: only Spark reads a text.
+    """
+    columns = [
+        pad_texts(_partition_values(field, texts), to_declared(field).type)
+        for field, texts in zip(schema, zip(*partitions, strict=True), strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=to_arrow_schema(schema))
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -55,6 +55,7 @@ from widen.model.types import (
 )
 from widen.protocol.data_skipping import Predicate
 from widen.schema.table_state import parse_expression
+from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
     from sqlglot import errors
@@ -155,6 +156,17 @@ def query_files(
 
 RowTest: TypeAlias = Callable[[pa.Table], Any]
 """Returns for each row whether it fulfils a condition: true, false or null."""
+
+
+def plain_sql(expression: Expression) -> str:
+    """Return an expression in SQL whose meaning does not depend on the session.
+
+    Raises:
+        NotLocal: it is a column, or has a name or a text in double quotes.
+    """
+    if isinstance(expression, str) and '"' not in expression:
+        return expression
+    raise NotLocal("it is not plain SQL")
 
 
 def plan_condition(where: str, schema: StructType) -> RowTest:

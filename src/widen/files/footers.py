@@ -268,7 +268,11 @@ def read_files(
     if len(paths) <= driver_files:
         return _read_in_threads(read, paths)
     spark, results = session(), dict[int, T]()
+    from widen.spark.engine import can_start, is_local
     from widen.spark.errors import translate_spark_errors
+
+    if is_local(spark) and not can_start(spark):
+        return _read_in_threads(read, paths)
 
     with translate_spark_errors():
         listed = pa.table({"number": pa.array(range(len(paths))), "path": list(paths)})

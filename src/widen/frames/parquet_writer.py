@@ -136,17 +136,20 @@ def _write_here(frame: LocalFrame, store: LogStore, table: TableConfiguration, j
 
 
 def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: str) -> ArrowLayout:
-    """Return the layout of the files that tasks write with Arrow, for a table whose files do not contain
-    its partition columns.
+    """Return the layout of the files that tasks write with Arrow. Partition columns come last, in files that have them.
 
     Args:
         job: The folder of the files, relative to the table.
     """
-    stored = dict(zip(table.schema.names, as_nullable(table.physical_schema), strict=True))
-    partitions = tuple(stored.pop(name).name for name in table.partition_columns)
-    describe, private = describe_columns(indexed_columns(table)), _private_columns(table)
-    sink = PartSink(store, job, codec, describe, private=private)
-    return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored.values()))), partitions)
+    physical = {field.name: field for field in as_nullable(without_void(table.physical_schema))}
+    names = dict(zip(table.schema.names, table.physical_schema.names, strict=True))
+    partitions = tuple(names[name] for name in table.partition_columns)
+    stored = [field for name, field in physical.items() if name not in partitions]
+    if stores_partition_columns(table):
+        stored += [physical[name] for name in partitions]
+    describe = describe_columns(indexed_columns(table), partitions if stores_partition_columns(table) else ())
+    sink = PartSink(store, job, codec, describe, private=_private_columns(table))
+    return ArrowLayout(sink, to_arrow_with_ids(StructType(tuple(stored))), partitions)
 
 
 def stored_columns(table: TableConfiguration) -> dict[str, Field]:

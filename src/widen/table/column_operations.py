@@ -7,6 +7,7 @@ if a concurrent commit added files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -306,9 +307,9 @@ class PropertyChangesMixin(TableVersion):
 
     def _remove_column_mapping(self, spark: SparkSession | None, *, explicit: bool) -> None:
         plan_mapping_removal(self._state)
-        from widen.spark.session import find_session
+        from widen.spark.engine import open_session
 
-        remove_column_mapping(self._store, lambda: find_session(spark, "the files are rewritten"), explicit=explicit)
+        remove_column_mapping(self._store, cache(partial(open_session, spark)), explicit=explicit)
         self.refresh()
 
     @check_arguments
@@ -448,22 +449,17 @@ def remove_column_mapping(
 
     Source: Delta Spark's ALTER TABLE SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')
     """
-    from widen.changes.rewrite_files import MOST_CONFLICTS, RewrittenFiles, live_rows, rewrite_files
+    from widen.changes.rewrite_files import MOST_CONFLICTS, FileRewrite, join_rewrites, live_rows, task_groups
 
     for attempt in range(1, MOST_CONFLICTS + 1):
         snapshot = open_snapshot(store)
-        actions, files = (
-            plan_mapping_removal(to_table_state(snapshot), explicit=explicit),
-            snapshot.files(),
-        )
+        actions = plan_mapping_removal(to_table_state(snapshot), explicit=explicit)
         if not actions:
             return None
         with StagedFiles() as staged:
-            rewrite = RewrittenFiles((), ())
-            if files.num_rows:
-                rows = sum(live_rows(session(), snapshot, files))
-                rewrite = rewrite_files(session(), snapshot, files, rows, unmapped=True)
-                staged.add_files(store, rewrite.adds)
+            groups = task_groups(snapshot.files())
+            rows = [sum(live_rows(session, snapshot, files)) for files in groups]
+            rewrite = join_rewrites(FileRewrite(session, snapshot, unmapped=True).run(groups, rows, staged))
             whole = [*actions, *rewrite.actions]
             numbers = {name: rewrite.metrics[name] for name in ("numAddedFiles", "numRemovedFiles")}
             result = commit(store, snapshot, whole, UNMAPPING, {}, metrics=numbers, max_attempts=1, staged=staged)

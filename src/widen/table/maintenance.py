@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -129,10 +129,11 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         from widen.changes.rewrite_files import OldFileRewrite
+        from widen.spark.engine import is_local
         from widen.spark.session import FAST_DROP, is_setting_on
 
         renewal = OldFileRewrite(self._store, _session(spark))
-        is_fast = is_setting_on(spark, FAST_DROP)
+        is_fast = is_setting_on(None if is_local(spark) else spark, FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments
@@ -253,9 +254,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         from widen.files.footers import find_old_files, summarize_old_types
 
-        return summarize_old_types(
-            find_old_files(_session(spark, "it looks into many files"), self._snapshot, self._snapshot.files())
-        )
+        return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
@@ -298,10 +297,11 @@ class MaintenanceMixin(PropertyChangesMixin):
         return TableChange(self, RESTORE, self.version, back.metrics)
 
 
-def _session(spark: SparkSession | None, reason: str = "the files are rewritten") -> Callable[[], SparkSession]:
-    from widen.spark.session import find_session
+def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:
+    """Return what returns the session to rewrite files in, always the same one; it may need no Spark."""
+    from widen.spark.engine import open_session
 
-    return partial(find_session, spark, reason)
+    return cache(partial(open_session, spark))
 
 
 # RESTORE: plan the commit that restores an earlier version.

@@ -82,6 +82,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a value is changed": writing(lambda rows: with_value(rows, "n", 77)),
     "a value is lost": writing(lambda rows: with_value(rows, "op", None)),
     "the key is changed": writing(lambda rows: with_value(rows, "id", 22)),
+    "a deletion is not listed": lambda merge, *_: replace(merge, deleted=None),
 }
 
 

@@ -17,6 +17,7 @@ from engine.test_keyed_proof import FORMATS, open_keyed
 from engine.test_keys import drifting_records, record
 from engine.test_row_versions import partial_records
 from support.covering import TRIES_ALL, covering
+from widen.changes.deleted_keys import KeyLists
 from widen.errors import InvalidOption
 from widen.spark import ship
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
@@ -136,3 +137,26 @@ def test_nothing_is_committed_that_executors_cannot_prove(
     done = keyed.ingest([record(1, 1, "a")])
     assert str(done.keys) == "1 inserted, 0 updated, 0 deleted, 0 late"
     assert done.verification.is_clean
+
+
+@pytest.mark.parametrize(("engine", "table_format"), [*product(["local", "spark"], FORMATS)])
+def test_the_proof_finds_deleted_keys_itself(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, table_format: str
+) -> None:
+    keyed = open_keyed(spark, tmp_path, table_format)
+
+    def is_proved(*records: dict[str, Any]) -> bool:
+        with mock.patch("widen.spark.engine.SESSION_WINS", new=engine == "spark"):
+            proof = keyed.ingest(records).verification
+        assert proof is not None
+        return proof.is_clean
+
+    assert is_proved(record(1, 1, 1), record(2, 1, 2))
+    assert is_proved(record(1, 5, 3, "d"))
+    with monkeypatch.context() as writer:  # it finds no list, so the late record brings the row back
+        writer.setattr(KeyLists, "list_path", None)
+        assert not is_proved(record(1, 4, 4))
+    with monkeypatch.context() as writer:  # it lists no deletion, which a later load would miss
+        writer.setattr(KeyLists, "add", lambda lists, *_: lists.head)
+        assert not is_proved(record(2, 5, 5, "d"))
+    assert is_proved(record(2, 6, 6, "d"), record(3, 1, 7))

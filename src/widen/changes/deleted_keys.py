@@ -34,7 +34,6 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.types import LONG, STRING, DecimalType, Field, StructType
-from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.errors import translate_spark_errors
@@ -116,11 +115,6 @@ class KeyLists:
         """The file with the newest list; None if no key was deleted yet."""
         # Without the low bits no key was deleted yet.
         return self._path(self.head) if self.head & ((1 << _NONCE_BITS) - 1) else None
-
-    def to_listing(self) -> DeletionListing | None:
-        """Return where the proof reads the keys itself; None if no key was deleted yet."""
-        path = self.list_path
-        return None if path is None else DeletionListing(self.store, path, self.every)
 
     def read(self, spark: SparkSession) -> DataFrame | None:
         """Return the deleted keys with the sequence of their deletions; None if no key was deleted."""

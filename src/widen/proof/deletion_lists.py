@@ -1,4 +1,4 @@
-"""The keys that a table has deleted, read by the proof itself: the writer may have missed one.
+"""The keys that a table has deleted, found and read by the proof itself: the writer may have missed one.
 
 Source: docs/guide/keys.md#deletes
 """
@@ -6,9 +6,9 @@ Source: docs/guide/keys.md#deletes
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,18 +28,70 @@ class TableFiles(Protocol):
     def plain(self, path: str, /) -> str: ...
 
 
+_NONCE_BITS = 20
+"""The low bits of the number of a list, which tell lists of one version apart; all are 0 before the first list."""
+
+
 class DeletionListing(NamedTuple):
     """Where a table lists its deleted keys.
 
     Args:
         store: The files of the table.
         path: The list, a JSON file that names the files with the keys and their sizes.
-        every: Whether each deletion of a key counts, and not only the newest.
     """
 
     store: TableFiles
     path: str
-    every: bool
+
+    @staticmethod
+    def of_delta(store: TableFiles, transactions: Mapping[str, Any]) -> DeletionListing | None:
+        """Return the list of a version of a Delta table; None if it has deleted no key.
+
+        Args:
+            transactions: The transaction identifiers of the version.
+        """
+        named = transactions.get("widen.keys")
+        return _find(store, "_delta_log/_widen/keys", 0 if named is None else named.version)
+
+    @staticmethod
+    def of_iceberg(store: TableFiles, properties: Mapping[str, str]) -> DeletionListing | None:
+        """Return the list of an Iceberg table by its properties; None if it has deleted no key."""
+        return _find(store, "_widen/keys", int(properties.get("widen.deleted-keys", "0")))
+
+    def files(self) -> dict[str, int]:
+        """Return the files with the keys, and their sizes.
+
+        Raises:
+            CorruptLog: the list is missing or damaged.
+        """
+        try:
+            return dict(json.loads(self.store.read(self.path))["files"])
+        except (FileMissing, ValueError, KeyError, TypeError) as error:
+            raise _damaged(self.path) from error
+
+    def read(self, path: str) -> list[Deletion]:
+        """Return the deletions in one of the files.
+
+        Raises:
+            CorruptLog: the file is missing or damaged.
+        """
+        try:
+            content = self.store.read(self.store.plain(path))
+            rows = pq.ParquetFile(pa.BufferReader(content)).read(columns=[KEY, NUMBER, TEXT])
+        except (FileMissing, ValueError, KeyError, pa.ArrowException) as error:
+            raise _damaged(path) from error
+        return [Deletion(*row) for row in zip(*(rows[name].to_pylist() for name in (KEY, NUMBER, TEXT)), strict=True)]
+
+
+def _find(store: TableFiles, folder: str, number: int) -> DeletionListing | None:
+    nonce = number % 2**_NONCE_BITS
+    return DeletionListing(store, f"{folder}/keys.{number >> _NONCE_BITS:020}.{nonce:05x}.json") if nonce else None
+
+
+def _damaged(path: str) -> CorruptLog:
+    reason = "the list of deleted keys is missing or damaged"
+    fix = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
+    return CorruptLog(path=path, reason=reason, fix=fix)
 
 
 class Deletion(NamedTuple):
@@ -49,37 +101,20 @@ class Deletion(NamedTuple):
     number: Decimal | None
     text: str | None
 
+    @property
+    def order(self) -> str | None:
+        """The sequence of the deletion as a text."""
+        return self.text if self.number is None else str(self.number)
 
-def read_deletions(listing: DeletionListing) -> list[Deletion] | None:
-    """Return the deletions in a list; None if its files have more than `KEY_LIST_BYTES`.
 
-    Raises:
-        CorruptLog: a file is missing or damaged.
+def read_deletions(listing: DeletionListing | None, limit: int | None = KEY_LIST_BYTES) -> Iterator[Deletion] | None:
+    """Return the deletions in a list, where a key may occur more than once; None if its files are too large.
+
+    Args:
+        listing: None for a table that has deleted no key.
+        limit: The maximum number of bytes of the files; None for any.
     """
-    store, path, every = listing
-    try:
-        files: Mapping[str, int] = dict(json.loads(store.read(path))["files"])
-        if sum(files.values()) > KEY_LIST_BYTES:
-            return None
-        found = [each for file in files for each in _read_file(store.read(store.plain(file)))]
-    except (FileMissing, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        reason = "the list of deleted keys is missing or damaged"
-        fix = "Copy a table with its whole log. Without the list, late records could bring deleted rows back."
-        raise CorruptLog(path=path, reason=reason, fix=fix) from error
-    if every:
-        return list(dict.fromkeys(found))
-    newest: dict[str, Deletion] = {}
-    for each in found:
-        if each.key not in newest or _order(newest[each.key]) < _order(each):
-            newest[each.key] = each
-    return list(newest.values())
-
-
-def _read_file(content: bytes) -> list[Deletion]:
-    rows = pq.ParquetFile(pa.BufferReader(content)).read(columns=[KEY, NUMBER, TEXT])
-    return [Deletion(*row) for row in zip(*(rows[name].to_pylist() for name in (KEY, NUMBER, TEXT)), strict=True)]
-
-
-def _order(deletion: Deletion) -> tuple[bool, Decimal, bytes]:
-    number = deletion.number
-    return number is not None, Decimal(0) if number is None else number, (deletion.text or "").encode()
+    files = {} if listing is None else listing.files()
+    if limit is not None and sum(files.values()) > limit:
+        return None
+    return (each for path in files if listing is not None for each in listing.read(path))

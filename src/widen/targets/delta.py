@@ -85,6 +85,7 @@ from widen.log.version_changes import VersionChanges, missing_files, removed_fil
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
+from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_generation, find_identity, is_computed
@@ -321,7 +322,11 @@ class DeltaTarget(IngestTarget):
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
-        lists = KeyLists.of(self.store, before, every=rules.history) if rules.sequence_by else None
+        find_list = DeletionListing.of_delta if rules.sequence_by else lambda *_: None
+        lists = (
+            None if before is None else find_list(self.store, before.transactions),
+            find_list(self.store, snapshot.transactions),
+        )
         if is_local(batch.spark):
             here = self._verify_keys_here(rules, batch, (before, snapshot), lists, quarantine, share)
             if here is not None:
@@ -334,7 +339,7 @@ class DeltaTarget(IngestTarget):
             self.policy,
             None if view is None else read_snapshot(batch.spark, self.store, view),
             read_snapshot(batch.spark, self.store, snapshot),
-            None if lists is None else lists.read(batch.spark),
+            *lists,
             cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
         ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
 
@@ -343,7 +348,7 @@ class DeltaTarget(IngestTarget):
         rules: KeyRules,
         batch: Batch,
         versions: tuple[Snapshot | None, Snapshot],
-        lists: KeyLists | None,
+        lists: tuple[DeletionListing | None, DeletionListing | None],
         quarantine: QuarantineWrite | None,
         share: float,
     ) -> Verification | None:
@@ -363,9 +368,7 @@ class DeltaTarget(IngestTarget):
                 to_adds(after.files()),
             )
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
-            return LocalKeyedProof(
-                rules, schema, self.policy, files, None if lists is None else lists.to_listing(), texts
-            )
+            return LocalKeyedProof(rules, schema, self.policy, files, *lists, texts)
 
         def read_source() -> Side:
             return batch.source_digests(schema_of_records(schema, rules), self.policy)

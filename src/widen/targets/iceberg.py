@@ -110,6 +110,7 @@ from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType, quote_name
+from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
@@ -395,8 +396,10 @@ class IcebergTarget(IngestTarget):
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
         schema = to_model(after.schema, names.read_sources(table.properties, self.location))
-        lists = self.deleted_keys(self.place.store(table.location(), table.io))
-        deleted = lists if rules.sequence_by else None
+        store = self.place.store(table.location(), table.io)
+        old = {} if self.table is None else self.table.properties
+        find_list = DeletionListing.of_iceberg if rules.sequence_by else lambda *_: None
+        lists = (find_list(store, old), find_list(store, table.properties))
 
         def scan_of(snapshot: Snapshot) -> tuple[IcebergSource, IcebergScan]:
             scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
@@ -418,8 +421,7 @@ class IcebergTarget(IngestTarget):
             scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping(), deleted=gone)
             versions = TableVersions(lambda columns: scan(schema=columns), files[0], files[1] or ())
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
-            listing = None if deleted is None else deleted.to_listing()
-            return LocalKeyedProof(rules, schema, self.policy, versions, listing, texts)
+            return LocalKeyedProof(rules, schema, self.policy, versions, *lists, texts)
 
         before = self.snapshot
         assert after.snapshot is not None
@@ -440,7 +442,7 @@ class IcebergTarget(IngestTarget):
             self.policy,
             None if before is None else rows_at(before),
             rows_at(after.snapshot),
-            None if deleted is None else deleted.read(spark),
+            *lists,
             cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
         ).verify(batch.source_digests(schema, self.policy), share)
 

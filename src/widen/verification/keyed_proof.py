@@ -39,7 +39,7 @@ from widen.model.types import (
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
-from widen.proof.deletion_lists import Deletion, DeletionListing, read_deletions
+from widen.proof.deletion_lists import DeletionListing, read_deletions
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
@@ -55,6 +55,7 @@ from widen.verification.keyed_proof_frames import (
     IS_DELETE,
     KEY,
     KIND,
+    LISTED,
     ORIGINS,
     OTHERS_CHANGED,
     QUARANTINED,
@@ -138,6 +139,7 @@ class LocalKeyedProof:
     Args:
         schema: The columns of the version that the commit made.
         deleted: Where to find the keys that were deleted before; None without such keys, or if they do not count.
+        listed: The same for the version that the commit made.
         quarantined: The texts of quarantined records; None without quarantined records.
     """
 
@@ -146,6 +148,7 @@ class LocalKeyedProof:
     policy: Policy
     versions: TableVersions
     deleted: DeletionListing | None = None
+    listed: DeletionListing | None = None
     quarantined: LocalFrame | None = None
 
     def verify(self, source: Side, share: float = 1.0) -> Verification:
@@ -176,7 +179,8 @@ class LocalKeyedProof:
         keys = pc.unique(records[KEY]).drop_null()
         table = _TableReader(reader, self.schema, self.policy, keys)
         before, after = table.read(self.versions)
-        judge = _Judge(reader, keys, records, before, after, self._deleted(reader, table), limit)
+        deleted, listed = (_deletions(each, reader, table) for each in (self.deleted, self.listed))
+        judge = _Judge(reader, keys, records, before, after, deleted, listed, limit)
         totals, places = judge.judge(self._quarantined(reader, limit))
         if self.versions.before is None:
             totals["extra"] += table.others_after
@@ -185,28 +189,25 @@ class LocalKeyedProof:
         count, values, exact, converted, lost, extra = (totals[name] for name in TOTALS)
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
 
-    def _deleted(self, reader: KeyReader, table: _TableReader) -> pa.Table:
-        columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
-        for each in self._deletions():
-            code = table.code_of(listed_key(each.key, len(reader.rules.key)))
-            if code is not None:
-                columns[_CODE].append(code)
-                columns[SEQUENCE].append(each.text if each.number is None else str(each.number))
-        return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
-
-    def _deletions(self) -> list[Deletion]:
-        if self.deleted is None:
-            return []
-        found = read_deletions(self.deleted)
-        if found is None:
-            raise NotLocal("so many keys were deleted")
-        return found
-
     def _quarantined(self, reader: KeyReader, limit: int) -> list[dict[str, Any]]:
         if self.quarantined is None:
             return []
         task = partial(quarantined_rows, reader, self.schema, self.policy, limit)
         return cast("list[dict[str, Any]]", self.quarantined.mapInArrow(task, None).toArrow().to_pylist())
+
+
+def _deletions(listing: DeletionListing | None, reader: KeyReader, table: _TableReader) -> pa.Table:
+    """Return the deletions of the keys of a batch."""
+    columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
+    found = read_deletions(listing)
+    if found is None:
+        raise NotLocal("so many keys were deleted")
+    for each in found:
+        code = table.code_of(listed_key(each.key, len(reader.rules.key)))
+        if code is not None:
+            columns[_CODE].append(code)
+            columns[SEQUENCE].append(each.order)
+    return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
 
 
 def prove_here(
@@ -465,7 +466,7 @@ class _Judge:
         keys: The keys, by their numbers.
         records: The records of the batch.
         before: The rows of the keys in the version before, with the numbers of their keys; `after` likewise.
-        deleted: The keys that were deleted, with their order.
+        deleted: The keys that were deleted, with their order; `listed` has those of the version that the commit made.
         limit: The limit of the sample of keys.
     """
 
@@ -475,6 +476,7 @@ class _Judge:
     before: pa.Table
     after: pa.Table
     deleted: pa.Table
+    listed: pa.Table
     limit: int
 
     def judge(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], list[str]]:
@@ -490,7 +492,7 @@ class _Judge:
         totals, places = dict.fromkeys(TOTALS, 0), list[str]()
         if len(self.keys):
             is_right, *found = self._find_right(quarantined)
-            is_right = pc.and_(is_right, chosen)
+            is_right = pc.and_(pc.and_(is_right, self._are_listed()), chosen)
             winners, same = (
                 each.filter(is_right.take(one_array(self.records[_CODE]).take(each)))
                 for each in (numbers.drop_null().cast(pa.int64()) for numbers in found)
@@ -607,6 +609,29 @@ class _Judge:
         same_count = pc.equal(_count_by(code.filter(is_version), count), _count_by(after[_CODE], count))
         return pc.and_(is_right, same_count), winner.filter(is_version)
 
+    def _are_listed(self) -> pa.Array:
+        """Return which keys have their deletions in the list of the new version; see `judge_key`."""
+        count, reader = len(self.keys), self.reader
+        if not reader.family:
+            return pa.repeat(pa.scalar(True), count)
+        records = self.records.filter(pc.equal(self.records[IS_DELETE], 1))
+        sides = (records, self.deleted, self.listed, self.after)
+        ranks = _rank(reader, [one_array(each[SEQUENCE]) for each in sides])
+        tables = [
+            pa.table({_CODE: one_array(each[_CODE]), _RANK: rank}).filter(pc.greater(rank, 0))
+            for each, rank in zip(sides, ranks, strict=True)
+        ]
+        gone = pa.concat_tables(tables[:2])
+        if reader.rules.history:
+            width = max((pc.max(rank).as_py() or 0 for rank in ranks), default=0) + 1
+            places = (pc.add(pc.multiply(each[_CODE], width), each[_RANK]) for each in (gone, tables[2]))
+            wanted, found = map(one_array, places)
+            missing = one_array(gone[_CODE]).filter(pc.invert(pc.is_in(wanted, value_set=found)))
+            return pc.invert(pc.is_in(count_up(count), value_set=missing))
+        last, listed, row = (_by_code(each, count, _RANK, "max") for each in (gone, *tables[2:]))
+        is_listed = pc.or_(pc.greater_equal(pc.fill_null(listed, 0), last), pc.greater(pc.fill_null(row, 0), last))
+        return pc.fill_null(is_listed, True)
+
     def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
         """Return the flags without keys that have records without a sequence, or records in the quarantine."""
         doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
@@ -621,7 +646,8 @@ class _Judge:
         """Yield keys with what `judge_key` needs of them; also the records without a key."""
         names = self.keys.to_pylist()
         rows: list[dict[str, Any]] = []
-        for kind, table in ((BEFORE, self.before), (AFTER, self.after), (DELETED, self.deleted)):
+        tables = {BEFORE: self.before, AFTER: self.after, DELETED: self.deleted, LISTED: self.listed}
+        for kind, table in tables.items():
             some = table.filter(doubtful.take(one_array(table[_CODE]))) if len(names) else table
             facts = {**_NO_ROW, KIND: kind, IS_DELETE: kind == DELETED}
             rows += [{**facts, **row, KEY: names[row[_CODE]]} for row in some.to_pylist()]

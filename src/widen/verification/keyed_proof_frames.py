@@ -18,7 +18,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial, reduce
 from itertools import chain, groupby, islice, pairwise, permutations, product
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import msgspec
@@ -26,12 +26,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import InvalidCondition
-from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT, KeyRules, find_places
+from widen.evolution.key_rules import KeyRules, find_places
 from widen.evolution.policy import Policy
 from widen.evolution.unify import EXACT_JSON
+from widen.frames.scan import read_data_files
 from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO, VERSION_FIELDS
+from widen.log.file_list import concat_files, from_adds
+from widen.log.log_store import LogStore
+from widen.log.snapshot import new_snapshot
 from widen.model.column_path import Path, fold_path
+from widen.model.schema_json import to_json
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -41,6 +46,7 @@ from widen.model.types import (
     TIMESTAMP_NTZ,
     ArrayType,
     DataType,
+    DecimalType,
     Field,
     MapType,
     StructType,
@@ -57,17 +63,21 @@ from widen.proof.canonical import (
     encode_form,
 )
 from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
+from widen.proof.deletion_lists import KEY as LISTED_KEY
+from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing
 from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value
 from widen.proof.json_reader import NumberToken
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import DateString, SourceColumn, source_columns_by_key, to_temporal, without_defaults
 from widen.proof.source_reader import SourceReader
+from widen.protocol.actions import Add, Metadata, Protocol
+from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.source_metadata import source_key
 from widen.schema.table_state import referenced_columns
 from widen.sources.file_ranges import TEXT as SOURCE_TEXT
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
-from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
 from widen.verification.records import (
     CONVERTED,
     DELETES,
@@ -84,8 +94,8 @@ from widen.verification.records import (
 MAX_KEYS = 1_000_000
 """Up to this many keys of a batch, tasks know all of them, and so build no forms of other rows."""
 
-RECORD, QUARANTINED, BEFORE, AFTER, DELETED, _OTHERS, _UNCHOSEN = range(7)
-"""What a row of the proof is about."""
+RECORD, QUARANTINED, BEFORE, AFTER, DELETED, LISTED, _OTHERS, _UNCHOSEN = range(8)
+"""What a row of the proof is about; keys are `DELETED` in the version before, and `LISTED` as such in the new one."""
 
 KEY, SEQUENCE, KIND, _JSON, IS_DELETE, _HASH, _COUNT = "key", "sequence", "kind", "json", "is_delete", "hash", "n"
 _FLAG = "flag"
@@ -151,7 +161,8 @@ class KeyedProof:
         schema: The columns of the version that the commit made; rows of both versions have them.
         before: The rows of the version before; None if there was no table.
         after: The rows of that version.
-        deleted: The keys that were deleted before, with their sequence; None without such keys.
+        deleted: Where to find the keys that were deleted before; None without such keys, or if they do not count.
+        listed: The same for the version that the commit made.
         quarantined: The texts of quarantined records; None without quarantined records.
     """
 
@@ -160,7 +171,8 @@ class KeyedProof:
     policy: Policy
     before: DataFrame | None
     after: DataFrame
-    deleted: DataFrame | None = None
+    deleted: DeletionListing | None = None
+    listed: DeletionListing | None = None
     quarantined: DataFrame | None = None
 
     def verify(self, source: Side, share: float = 1.0) -> Verification:
@@ -195,9 +207,11 @@ class KeyedProof:
             task = partial(quarantined_rows, reader, self.schema, self.policy, limit)
             texts = self.quarantined.select(SOURCE_TEXT).mapInArrow(task, _DDL)
             frames.append(texts.withColumn(IS_DELETE, F.lit(False)))
-        if self.deleted is not None:
-            listed = self.deleted.mapInArrow(partial(_deleted_rows, reader, limit, wanted), _DDL)
-            frames.append(listed.withColumn(IS_DELETE, F.lit(True)))
+        for kind, listing in ((DELETED, self.deleted), (LISTED, self.listed)):
+            if listing is not None:
+                listed = _read_listing(records.sparkSession, listing)
+                listed = listed.mapInArrow(partial(_deleted_rows, reader, limit, wanted, kind), _DDL)
+                frames.append(listed.withColumn(IS_DELETE, F.lit(kind == DELETED)))
         rows = reduce(DataFrame.unionAll, frames).drop(_JSON, _FLAG).repartition(KEY).sortWithinPartitions(KEY)
         judged = rows.mapInArrow(partial(_judge_task, reader), _JUDGED)
         sums = [F.coalesce(F.sum(name), F.lit(0)) for name in (*TOTALS, *_OTHER_TOTALS)]
@@ -232,6 +246,21 @@ class KeyedProof:
         is_delete = F.when(F.col(f"{_PROOF}.{_FLAG}") == F.lit(UNDECIDED), by_spark)
         is_delete = is_delete.otherwise(F.col(f"{_PROOF}.{_FLAG}") == F.lit(1)).alias(IS_DELETE)
         return records.select(kept, *columns).select(f"{_PROOF}.*", is_delete)
+
+
+_LISTED = StructType((Field(LISTED_KEY, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
+
+
+def _read_listing(spark: SparkSession, listing: DeletionListing) -> DataFrame:
+    """Return the deletions in a list, where a key may occur more than once."""
+    metadata = Metadata(id="keys", schema_string=to_json(_LISTED), partition_columns=())
+    store = cast("LogStore", listing.store)
+    view = new_snapshot(store, TableConfiguration(Protocol(min_reader_version=1, min_writer_version=2), metadata))
+    adds = [
+        Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
+        for path, size in listing.files().items()
+    ]
+    return read_data_files(spark, store, view, concat_files([from_adds(adds)]))
 
 
 def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
@@ -587,14 +616,14 @@ def quarantined_rows(
 
 
 def _deleted_rows(
-    reader: KeyReader, limit: int, wanted: frozenset[bytes] | None, batches: Iterable[pa.RecordBatch]
+    reader: KeyReader, limit: int, wanted: frozenset[bytes] | None, kind: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
-            key = listed_key(row[KEY_TEXT], len(reader.rules.key))
+            deletion = Deletion(row[LISTED_KEY], row[NUMBER], row[TEXT])
+            key = listed_key(deletion.key, len(reader.rules.key))
             if is_chosen(key, limit) and (wanted is None or key in wanted):
-                number = row[NUMBER]
-                yield _row(DELETED, **{KEY: key, SEQUENCE: row[TEXT] if number is None else str(number)})
+                yield _row(kind, **{KEY: key, SEQUENCE: deletion.order})
 
     return _batches(rows())
 
@@ -690,7 +719,11 @@ def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, 
     totals["extra"] += sum(waiting.values())
     is_right = True
     if key is not None:
-        is_right = _has_newest(reader, staying, before, after, found.get(DELETED, []), totals, lost)
+        deleted = found.get(DELETED, [])
+        is_right = _has_newest(reader, staying, before, after, deleted, totals, lost)
+        is_right &= _are_listed(
+            reader, [*(row for row in staying if row[IS_DELETE]), *deleted], after, found.get(LISTED, [])
+        )
     for row in lost:
         totals["values"] += row[VALUES]
         totals["lost"] += row[VALUES]
@@ -698,6 +731,29 @@ def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, 
     if at is None and not is_right:
         at = f"the key {(key or b'').decode()[1:-1]}"
     return {**totals, "place": at}
+
+
+def _are_listed(
+    reader: KeyReader,
+    gone: Sequence[Mapping[str, Any]],
+    after: Sequence[Mapping[str, Any]],
+    listed: Sequence[Mapping[str, Any]],
+) -> bool:
+    """Return whether the new version lists the deletions of a key, so that no late record brings its row back.
+
+    With history it lists each of them, else at least the newest if the key has no newer row.
+
+    Args:
+        gone: The records of the batch that delete the key, and its deletions before.
+    """
+    if not reader.family or not gone:
+        return True
+    times, known, rows = ({reader.order(row[SEQUENCE]) for row in each} for each in (gone, listed, after))
+    return (
+        times <= known
+        if reader.rules.history
+        else max(times) <= max(known, default=()) or max(times) < max(rows, default=())
+    )
 
 
 def _count_kept(totals: dict[str, int], row: Mapping[str, Any], others: int = 0) -> None:

@@ -62,7 +62,7 @@ def test_the_rows_are_those_that_spark_reads(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = table.read(spark=spark).toArrow()
-    monkeypatch.setattr("widen.spark.session.find_session", pytest.fail)
+    monkeypatch.setattr("widen.spark.engine.find_session", pytest.fail)
     rows = table.to_arrow()
     assert rows.num_rows == 27
     assert by_id(rows) == by_id(expected)
@@ -85,7 +85,7 @@ def test_a_condition_needs_spark_only_if_it_computes(
     expected = table.read(where, spark=spark).toArrow()
     assert bool(expected.num_rows) == (where not in ("id < 0", "late LIKE upper('z')"))
     if where in FOR_ARROW:
-        monkeypatch.setattr("widen.spark.session.find_session", pytest.fail)
+        monkeypatch.setattr("widen.spark.engine.find_session", pytest.fail)
     rows = table.to_arrow(where, spark=spark)
     assert by_id(rows) == by_id(expected)
     assert rows.schema.equals(table.to_arrow().schema, check_metadata=True)

@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 
 from widen.errors import InvalidOption, UnsupportedSpark
 from widen.spark import session as job_progress
+from widen.spark.engine import find_session
 from widen.spark.errors import find_known_failure
-from widen.spark.session import JobProgress, ensure_supported, find_session, stream_settings, watch_jobs
+from widen.spark.session import JobProgress, ensure_supported, stream_settings, watch_jobs
 
 
 @pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.2.0-SNAPSHOT", "5.0.0", "10.1"])
@@ -56,7 +57,7 @@ def test_a_session_that_widen_starts_says_nothing_and_has_the_defaults_of_the_us
     (tmp_path / "spark-defaults.conf").write_text(lines)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     code = (
-        "from widen.spark.session import find_session; spark = find_session(); print(spark.range(3).count()); "
+        "from widen.spark.engine import find_session; spark = find_session(); print(spark.range(3).count()); "
         "conf = spark.sparkContext.getConf(); "
         "names = ('driver.memory', 'sql.session.timeZone', 'ui.enabled', 'python.sql.dataFrameDebugging.enabled'); "
         "print([conf.get(f'spark.{name}') for name in names])"

@@ -28,8 +28,8 @@ from widen.model.types import StructType
 from widen.proof.record_digests import DigestSum
 from widen.proof.row_encoder import RecordLayout
 from widen.sources.listing import SourceFile
-from widen.spark.engine import Rows
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.engine import Rows, Session
+from widen.spark.spark_types import DataFrame
 from widen.verification.records import Side, TaskReader
 
 _T = TypeVar("_T")
@@ -66,7 +66,7 @@ class CheckedBatch:
         object.__setattr__(self, "_split", _Split(self.typed))
 
     @property
-    def spark(self) -> SparkSession:
+    def spark(self) -> Session:
         """The session that reads the records."""
         return self.typed.spark
 

@@ -43,10 +43,9 @@ from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.sources.file_ranges import are_few, open_file, task_bytes
 from widen.sources.listing import SourceFile, SourceFiles, count_partitions
-from widen.spark.engine import is_local, translate_os_errors
+from widen.spark.engine import LocalSession, Session, start_tasks, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.ship import without_garbage_collection
-from widen.spark.spark_types import SparkSession
 
 _T = TypeVar("_T")
 
@@ -135,7 +134,7 @@ class ColumnCopy:
         conversion: What makes the rows of the table of the records; None if the columns of the files are theirs.
     """
 
-    spark: SparkSession
+    spark: Session
     tasks: Sequence[Sequence[RowGroup]]
     schema: pa.Schema
     copied: frozenset[str]
@@ -154,7 +153,7 @@ class ColumnCopy:
                 undo.pop_all()
                 return copied
             with translate_spark_errors():
-                numbers = self.spark.range(0, len(self.tasks), 1, len(self.tasks))
+                numbers = start_tasks(self.spark, len(self.tasks))
                 rows = numbers.mapInArrow(partial(_run_tasks, self._for_tasks()), f"{_PART} binary").toArrow()
             copied = _merge(msgspec.json.decode(part, type=CopiedRows) for part in rows.column(_PART).to_pylist())
             undo.pop_all()
@@ -171,7 +170,7 @@ def _merge(results: Iterable[CopiedRows]) -> CopiedRows:
 
 
 def find_column_copy(
-    spark: SparkSession,
+    spark: Session,
     files: Sequence[SourceFile],
     source: StructType,
     schema: StructType,
@@ -197,7 +196,7 @@ def find_column_copy(
     is_timed = any(str(data_type) in _TEMPORAL for _, data_type in leaves(source))
     if (
         is_timed
-        and not is_local(spark)
+        and not isinstance(spark, LocalSession)
         and any(str(spark.conf.get(mode, _PROLEPTIC)).upper() != _PROLEPTIC for mode in _REBASE_MODES)
     ):
         return None
@@ -437,7 +436,7 @@ def _is_read_as(found: pa.DataType, data_type: DataType, path: Path, int96: set[
 
 
 def pack_row_groups(
-    spark: SparkSession, files: Sequence[SourceFile], footers: Sequence[SourceFooter]
+    spark: Session, files: Sequence[SourceFile], footers: Sequence[SourceFooter]
 ) -> list[list[RowGroup]]:
     """Return the row groups of each task, each about as large as the bytes of a task."""
     limit = task_bytes(files, count_partitions(spark, SourceFiles((), tuple(files))))

@@ -85,10 +85,10 @@ from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.field_names import NameUse
 from widen.sources.file_ranges import RAW_SCHEMA, RawTexts, Typed, field_steps, fields_of
 from widen.sources.listing import SourceFile, file_key_column
-from widen.spark.engine import Rows
+from widen.spark.engine import Rows, Session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
-from widen.spark.spark_types import Column, DataFrame, F, SparkSession
+from widen.spark.spark_types import Column, DataFrame, F
 from widen.verification.frame_records import (
     columns_agree,
     comparable_fields,
@@ -139,7 +139,7 @@ class TypedBatch:
     has_types = True
 
     @property
-    def spark(self) -> SparkSession:
+    def spark(self) -> Session:
         """The session that reads the records."""
         return self.parts[0].frame.sparkSession
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -73,7 +73,7 @@ from widen.sources.listing import (
 )
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
-from widen.spark.engine import Engine, LocalSession, Rows, is_local, require_spark, to_local_frame
+from widen.spark.engine import READS, Engine, LocalSession, Rows, Session, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -126,7 +126,7 @@ class BatchReader:
             self, known_fields=tuple(name for field in columns for name in (field.name, *source_keys(field)))
         )
 
-    def open(self, spark: SparkSession, source: IngestSource) -> Batch:
+    def open(self, spark: Session, source: IngestSource) -> Batch:
         """Return a source as a batch.
 
         Args:
@@ -139,7 +139,7 @@ class BatchReader:
             self.open_files(spark, self.find_files(spark, source)) if table is None else self.open_table(spark, table)
         )
 
-    def open_table(self, spark: SparkSession, table: FoundTable) -> Batch:
+    def open_table(self, spark: Session, table: FoundTable) -> Batch:
         """Return the rows of the current version of a Delta table as a batch.
 
         Raises:
@@ -149,15 +149,15 @@ class BatchReader:
             expected = f"{table.root} is a Delta table, which is read as one: its rows have types."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
-        require_spark(spark, "the source is a table")
+        session = require_spark(spark, "the source is a table")
         store = LogStore(to_local(table.root) or table.root, self.storage_options)
         snapshot = open_snapshot(store)
-        batch = self._open_typed_rows(read_snapshot(spark, store, snapshot))
+        batch = self._open_typed_rows(read_snapshot(session, store, snapshot))
         name = f"version {snapshot.version} of the Delta table {store.location}"
         return replace(batch, name=name, source_table=name)
 
     def find_files(
-        self, spark: SparkSession, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
+        self, spark: Session, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
     ) -> SourceFiles:
         """Return the files that paths name.
 
@@ -167,7 +167,7 @@ class BatchReader:
         """
         return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
 
-    def open_new_files(self, spark: SparkSession, files: DataFrame | Sequence[str]) -> Batch | None:
+    def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
@@ -178,12 +178,12 @@ class BatchReader:
         source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
         return self.open_files(spark, source) if any(file.size_bytes for file in source.files) else None
 
-    def open_some(self, spark: SparkSession, files: Sequence[SourceFile]) -> Batch:
+    def open_some(self, spark: Session, files: Sequence[SourceFile]) -> Batch:
         """Return some of the files of a micro-batch as a batch."""
         source = choose_files(files, self.format, self.options) or SourceFiles((), tuple(files))
         return self.open_files(spark, source)
 
-    def open_files(self, spark: SparkSession, source: SourceFiles) -> Batch:
+    def open_files(self, spark: Session, source: SourceFiles) -> Batch:
         """Return files as a batch.
 
         Args:
@@ -194,12 +194,12 @@ class BatchReader:
             source, bad_files = split_bad_files(spark, source, self._find_probe(spark, source))
         if not source.files:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
-        if is_local(spark):
-            _choose_engine(cast(LocalSession, spark), source)
+        if isinstance(spark, LocalSession) and spark.started is None:
+            _choose_engine(spark, source)
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
-    def _open_good_files(self, spark: SparkSession, source: SourceFiles) -> TextBatch | CheckedBatch:
+    def _open_good_files(self, spark: Session, source: SourceFiles) -> TextBatch | CheckedBatch:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
@@ -224,15 +224,15 @@ class BatchReader:
             max_record_bytes=self.max_record_bytes,
         )
 
-    def _find_probe(self, spark: SparkSession, source: SourceFiles) -> Probe:
+    def _find_probe(self, spark: Session, source: SourceFiles) -> Probe:
         """Return a reader that reads all files once to find the unreadable ones."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
-            return partial(_probe_columns, spark)
+            return partial(_probe_columns, require_spark(spark, READS))
         return partial(_probe_parquet, spark)
 
-    def _probe(self, spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
+    def _probe(self, spark: Session, source: SourceFiles) -> dict[str, WidenError]:
         """Return why files cannot be read, by their paths: all of them in this process, else the first one."""
         is_few = all(map(is_small, source.files)) and are_few(spark, source.files)
         faults: dict[str, WidenError] = {}
@@ -241,7 +241,7 @@ class BatchReader:
             faults |= _find_fault(some, partial(self._read_texts, spark, some, source))
         return faults
 
-    def _read_texts(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles) -> None:
+    def _read_texts(self, spark: Session, source: SourceFiles, whole: SourceFiles) -> None:
         """Read all texts of some files once.
 
         Args:
@@ -258,7 +258,7 @@ class BatchReader:
             return
         checked.write.format("noop").mode("overwrite").save()
 
-    def _text_readers(self, spark: SparkSession, source: SourceFiles, whole: SourceFiles | None = None) -> TextReaders:
+    def _text_readers(self, spark: Session, source: SourceFiles, whole: SourceFiles | None = None) -> TextReaders:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in (whole or source).files)
@@ -340,7 +340,7 @@ _KINDS = {FileFormat.PARQUET: "Parquet", FileFormat.AVRO: "Avro", FileFormat.ORC
 
 
 def _open_columns(
-    spark: SparkSession, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
+    spark: Session, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
 ) -> TypedBatch:
     """Return files with types as a batch on Spark.
 
@@ -351,7 +351,7 @@ def _open_columns(
     from widen.batches.typed_frames import read_columnar
 
     kind = _KINDS[source.format]
-    records = [replace(each, kind=kind) for each in read_columnar(spark, source, file_fields)]
+    records = [replace(each, kind=kind) for each in read_columnar(require_spark(spark, READS), source, file_fields)]
     if len(source.files) > _FEW_FILES:
         partitions = count_partitions(spark, source)
         records = [each.coalesce(partitions) for each in records]
@@ -359,7 +359,7 @@ def _open_columns(
 
 
 def _open_columns_here(
-    spark: SparkSession,
+    spark: Session,
     source: SourceFiles,
     file_fields: FileFields,
     names: frozenset[str],
@@ -380,7 +380,7 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
     if source.format.is_typed and source.format is not FileFormat.PARQUET:
         session.require(f"its readers read {source.format.value} files")
-    if not can_read(cast("SparkSession", session), source.files):
+    if not can_read(session, source.files):
         session.require("the files have an unusual compression, or names that only its file systems know")
     remote = sum(is_store_url(file.uri) for file in source.files)
     if session.engine is Engine.AUTO and remote > REMOTE_FILES:
@@ -398,9 +398,9 @@ def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     yield pa.RecordBatch.from_pylist([{"done": True}])
 
 
-def _empty_batch(spark: SparkSession, source: SourceFiles) -> TextBatch:
+def _empty_batch(spark: Session, source: SourceFiles) -> TextBatch:
     def read() -> RawTexts:
-        return read_here(spark, ()) if is_local(spark) else spark.createDataFrame([], RAW_SCHEMA)
+        return read_here(spark, ()) if is_local(spark) else require_spark(spark, READS).createDataFrame([], RAW_SCHEMA)
 
     return TextBatch(spark, TextReaders(read), source.name, source.left_out)
 
@@ -453,7 +453,7 @@ Probe: TypeAlias = Callable[[SourceFiles], Mapping[str, WidenError]]
 """Reads files once, and returns the errors of unreadable files by their paths; empty if all can be read."""
 
 
-def split_bad_files(spark: SparkSession, source: SourceFiles, probe: Probe) -> tuple[SourceFiles, tuple[BadFile, ...]]:
+def split_bad_files(spark: Session, source: SourceFiles, probe: Probe) -> tuple[SourceFiles, tuple[BadFile, ...]]:
     """Return the files that can be read, and those that cannot. All files that may be damaged are read once.
 
     A file that changed since it was listed cannot be read.
@@ -495,15 +495,17 @@ def _find_fault(source: SourceFiles, read: Callable[[], object]) -> dict[str, Wi
     return {}
 
 
-def _probe_parquet(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+def _probe_parquet(spark: Session, source: SourceFiles) -> Mapping[str, WidenError]:
     """Return why Parquet files cannot be read, as this process finds it, or Spark where Arrow cannot tell."""
     from widen.batches.parquet_batch import find_bad_parquet
 
     try:
-        return find_bad_parquet(source.files) if is_local(spark) else _probe_columns(spark, source)
+        if is_local(spark):
+            return find_bad_parquet(source.files)
+        reason = READS
     except NotLocal as error:
-        require_spark(spark, str(error))
-        return _probe_columns(spark, source)
+        reason = str(error)
+    return _probe_columns(require_spark(spark, reason), source)
 
 
 def _probe_columns(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
@@ -518,7 +520,7 @@ def _probe_columns(spark: SparkSession, source: SourceFiles) -> Mapping[str, Wid
     return found and {**find_bad_schemas(spark, source), **found}
 
 
-def _changed_files(spark: SparkSession, files: Sequence[SourceFile]) -> dict[str, BadFile]:
+def _changed_files(spark: Session, files: Sequence[SourceFile]) -> dict[str, BadFile]:
     changes = find_changes(spark, files)
     texts = {path: f"it changed after it was listed: it {change}" for path, change in changes.items()}
     return {file.path: _bad_file(file, texts[file.path]) for file in files if file.path in texts}
@@ -528,7 +530,7 @@ def _bad_file(file: SourceFile, reason: str) -> BadFile:
     return BadFile(file.path, reason, file.size_bytes, file.modified_ms, file.content)
 
 
-def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files: tuple[BadFile, ...]) -> Rows | None:
+def with_bad_files(quarantined_records: Rows | None, spark: Session, files: tuple[BadFile, ...]) -> Rows | None:
     """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
 
     Args:
@@ -542,7 +544,7 @@ def with_bad_files(quarantined_records: Rows | None, spark: SparkSession, files:
         named = [dict(zip(ORIGIN_FIELDS, value, strict=True)) for value in values]
         rows: Rows = to_local_frame(spark, pa.RecordBatch.from_pylist(named, schema=_ORIGIN))
     else:
-        rows = spark.createDataFrame(values, _COLUMNS)
+        rows = require_spark(spark, READS).createDataFrame(values, _COLUMNS)
     return union_rows(quarantined_records, rows)
 
 

@@ -121,9 +121,9 @@ from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
-from widen.spark.engine import Rows, is_local, require_spark, to_local_frame
+from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
 from widen.spark.errors import RESTORE_FILE, environment_error
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame
 from widen.verification.parquet_records import (
     RebuiltFiles,
     RecordProof,
@@ -253,7 +253,7 @@ class ParquetBatch:
             folder belongs to.
     """
 
-    spark: SparkSession
+    spark: Session
     parts: Sequence[ColumnPart]
     open_on_spark: Callable[[dict[str, int]], TypedBatch]
     name: str
@@ -323,7 +323,7 @@ class ParquetBatch:
     def _check_part(self, part: ColumnPart, contract: object) -> ContractReport:
         record_texts(part.schema, to_arrow_schema(part.schema).empty_table())
         tasks = pack_row_groups(self.spark, part.files, part.footers)
-        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
+        numbers = start_tasks(self.spark, len(tasks))
         return check_contract_rows(numbers.mapInArrow(partial(_place_texts, part, tasks), ""), contract)
 
     def split_corrupt(self) -> tuple[TypedBatch | ParquetBatch, RawTexts]:

@@ -54,10 +54,10 @@ from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, r
 from widen.schema.source_metadata import source_key
 from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts, is_small, to_frame
 from widen.sources.listing import SourceFile, unusable_source
-from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
+from widen.spark.engine import LocalFrame, Rows, Session, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.session import observable_jobs
-from widen.spark.spark_types import Column, DataFrame, F, Metrics, SparkSession
+from widen.spark.spark_types import Column, DataFrame, F, Metrics
 from widen.verification.records import Side, TextSource, build_row_side, build_text_side
 
 
@@ -69,7 +69,7 @@ class Batch(Interface):
         """The name of the source in errors."""
 
     @property
-    def spark(self) -> SparkSession:
+    def spark(self) -> Session:
         """The session that reads the records."""
 
     @property
@@ -189,7 +189,7 @@ class TextReaders:
 class TextBatch:
     """A batch of records as JSON texts."""
 
-    spark: SparkSession
+    spark: Session
     readers: TextReaders
     name: str
     left_out: tuple[str, ...] = ()

@@ -217,7 +217,7 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
     try:
         test = plan_condition(plain_sql(where), schema)
     except NotLocal:
-        if is_local(context.spark):
+        if is_local(context.session):
             raise
         return replace(plan, found=_find_by_spark(context, where))
     used = {path[0] for path in referenced_columns(plain_sql(where), schema)}
@@ -258,7 +258,7 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
     obstacle = find_obstacle(table, checks_rows=True)
     if obstacle or not context.has_arrow_layout:
         raise NotLocal(obstacle or "its rows have more columns")
-    codec = codec_of(context.spark)
+    codec = codec_of(context.session)
     rows = table_sink(context.store, table, files.new_folder(), codec)
     if new is None:  # rows are copied as they were checked when they were written
         rows = replace(rows, conditions=())
@@ -333,10 +333,10 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
             with ThreadPoolExecutor(CHANGE_THREADS) as pool:  # Arrow works outside of Python's lock
                 done = list(pool.map(partial(_change_group, plan), groups))
         except CorruptFile as error:
-            if is_local(context.spark):  # Spark would only say the same
+            if is_local(context.session):  # Spark would only say the same
                 raise
             raise NotLocal(str(error)) from error
-    elif is_local(context.spark):
+    elif is_local(context.session):
         raise NotLocal(
             f"the files that may have such rows have {size_text(total)}, more than {size_text(CHANGED_BYTES)}"
         )

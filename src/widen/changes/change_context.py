@@ -36,6 +36,7 @@ from widen.protocol.data_skipping import FileSelection
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
+from widen.spark.engine import READS, Session, require_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 
 
@@ -47,7 +48,7 @@ class ChangeContext:
         files: These files, if they differ from the files that the selection chooses.
     """
 
-    spark: SparkSession
+    session: Session
     snapshot: Snapshot
     metadata: Metadata
     selection: FileSelection
@@ -62,6 +63,11 @@ class ChangeContext:
     def configuration(self) -> TableConfiguration:
         """The configuration that the table has after the change."""
         return TableConfiguration(self.protocol, self.metadata)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of Spark, which starts if it has not."""
+        return require_spark(self.session, READS)
 
     @property
     def protocol(self) -> Protocol:
@@ -130,7 +136,7 @@ class ChangeContext:
         counts = {key: FileStatistics(self.adds[key].stats).rows for key in keys}
         uncounted = [key for key, rows in counts.items() if rows is None]
         paths = [self.store.plain(self.adds[key].path) for key in uncounted]
-        footers = read_footers(self.spark, self.store, paths, frozenset()) if paths else []
+        footers = read_footers(self.session, self.store, paths, frozenset()) if paths else []
         footer_rows = {key: footer.rows for key, footer in zip(uncounted, footers, strict=True)}
         return {key: footer_rows[key] if rows is None else rows for key, rows in counts.items()}
 

@@ -84,7 +84,7 @@ def _find_layout(context: ChangeContext, job: str = "") -> ArrowLayout | None:
     if not context.has_arrow_layout:
         return None
     try:
-        return arrow_layout(context.store, context.configuration, job, codec_of(context.spark))
+        return arrow_layout(context.store, context.configuration, job, codec_of(context.session))
     except InvalidOption:  # a type that Arrow does not have
         return None
 

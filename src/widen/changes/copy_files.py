@@ -27,7 +27,7 @@ from widen.limits import COPIED_BYTES, SOURCE_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
-from widen.spark.engine import can_start, is_local, require_spark
+from widen.spark.engine import Session, can_start, is_local, require_spark
 from widen.spark.errors import environment_error, translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
@@ -110,7 +110,7 @@ Copies = list[PartFile] | NotLocal
 
 
 def copy_groups(
-    copier: FileCopier[Any], groups: Sequence[CopyGroup[Any]], session: Callable[[], SparkSession], threads: int
+    copier: FileCopier[Any], groups: Sequence[CopyGroup[Any]], session: Callable[[], Session], threads: int
 ) -> list[Copies]:
     """Copy files in this process or in tasks, and return the copies of each group in their order.
 

@@ -36,6 +36,7 @@ from widen.model.schema_json import to_json
 from widen.model.types import LONG, STRING, DecimalType, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
+from widen.spark.engine import Session, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -146,7 +147,7 @@ class KeyLists:
             return _newest(keys)
         return keys.group_by(_DELETION).aggregate([(DELETED_MS, "max")]).rename_columns(_SCHEMA_OF_ARROW.names)
 
-    def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, spark: SparkSession) -> int:
+    def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, session: Session) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
 
         Args:
@@ -169,6 +170,7 @@ class KeyLists:
             if here is not None:
                 written = [_write_here(store, folder, here)]
             else:
+                spark = require_spark(session, "so many keys were deleted")
                 rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
                 rows = rows.select(*_DELETION, F.lit(now.as_py()).alias(DELETED_MS))
                 if count > MAX_LISTS:
@@ -225,7 +227,7 @@ def iceberg_head(properties: Mapping[str, str], location: str) -> int:
 
 
 def record_deleted_keys(
-    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: SparkSession
+    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: Session
 ) -> tuple[Txn, ...]:
     """Write the keys that a batch deletes, and return the transaction identifier for its commit; see `KeyLists.add`.
 

@@ -96,7 +96,7 @@ from widen.protocol.column_mapping import TrackingColumns
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import Operation
-from widen.spark.engine import is_local, require_spark
+from widen.spark.engine import READS, Session, is_local, require_spark
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
@@ -138,12 +138,17 @@ class SelectedRows:
     schema: StructType
     whole: StructType
     where: Expression | None
-    spark: SparkSession
+    session: Session
     branch: str | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of Spark, which starts if it has not."""
+        return require_spark(self.session, READS)
 
     def delete(self) -> IcebergChange:
         """Delete the rows, in one commit if there are any."""
-        if is_local(self.spark):
+        if is_local(self.session):
             try:
                 return self._delete()
             except NotLocal as error:
@@ -151,7 +156,7 @@ class SelectedRows:
         return self._delete()
 
     def _on_spark(self, reason: NotLocal) -> SelectedRows:
-        return replace(self, spark=require_spark(self.spark, str(reason)))
+        return replace(self, session=require_spark(self.session, str(reason)))
 
     def _delete(self) -> IcebergChange:
         if not self.removed:
@@ -170,7 +175,7 @@ class SelectedRows:
         """
         given = {path: assignments[text] for text, path in assigned_paths(Relation(self.whole), assignments).items()}
         self._ensure_assignable({path[0] for path in given})
-        if is_local(self.spark):
+        if is_local(self.session):
             try:
                 return self._update_without_spark(given)
             except NotLocal as error:
@@ -509,7 +514,7 @@ class SelectedRows:
     @cached_property
     def _source(self) -> IcebergSource:
         point = find_read_point(self.table.metadata, SnapshotReference(branch=self.branch))
-        return IcebergSource(lambda: self.spark, self.table.io, point)
+        return IcebergSource(lambda: self.session, self.table.io, point)
 
     @cached_property
     def _empty(self) -> DataFrame:
@@ -525,7 +530,7 @@ class SelectedRows:
         point = self._source.point
         if point.snapshot is None:
             return IcebergScan((), ())
-        if self.where is not None and not is_local(self.spark):
+        if self.where is not None and not is_local(self.session):
             ensure_deterministic_condition(self._empty, self.where)
         predicate = parse_predicate(self.where, self.schema) if isinstance(self.where, str) else UnknownPredicate()
         return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
@@ -533,7 +538,7 @@ class SelectedRows:
     @cached_property
     def _positions(self) -> Mapping[str, BitMap64] | None:
         """The positions of such rows by the key of their file; None if there may be too many."""
-        if is_local(self.spark):
+        if is_local(self.session):
             return RowSearch(self._source, self.schema, self._candidates, self.where).find_positions()
         if not are_few_words(self._candidates):
             return None
@@ -578,7 +583,7 @@ class SelectedRows:
         copies = self._copy_rest(writer, staged)
         if copies is not None:
             return self._ensure_complete(writer, copies, removes=self.count)
-        if is_local(self.spark):
+        if is_local(self.session):
             raise NotLocal("it copies the files of the table")
         self._left_out.ensure_kept()
         rest = fill_missing_columns(self._rows.where(~self._is_match), schema, NO_PROTOCOL)
@@ -668,7 +673,7 @@ class _MergePlan:
 class _MergeTarget:
     """The table as the decision of a merge sees it: no column is computed."""
 
-    spark: SparkSession
+    spark: Session
     before: StructType
     schema: StructType
     protocol: Protocol = NO_PROTOCOL
@@ -746,7 +751,7 @@ def _limits(fields: Sequence[PartitionField], schema: StructType) -> Mapping[str
 
 
 def select_iceberg_rows(
-    name: TableName, where: Expression | None, spark: SparkSession, branch: str | None = None
+    name: TableName, where: Expression | None, spark: Session, branch: str | None = None
 ) -> SelectedRows:
     """Return the rows of the newest version of a table that a condition selects."""
     table = name.load()

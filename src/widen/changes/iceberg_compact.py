@@ -39,7 +39,8 @@ from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.types import StructType, is_atomic
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.engine import Session
+from widen.spark.spark_types import DataFrame
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
@@ -107,7 +108,7 @@ class IcebergCompaction:
     """
 
     name: TableName
-    session: Callable[[], SparkSession]
+    session: Callable[[], Session]
     request: IcebergCompactionRequest
     branch: str | None = None
     metrics: dict[str, int] = field(default_factory=dict)

@@ -67,9 +67,10 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
+from widen.spark.engine import Session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
-from widen.spark.spark_types import DataFrame, F, SparkSession, from_spark
+from widen.spark.spark_types import DataFrame, F, from_spark
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -142,7 +143,7 @@ class IcebergFold:
     table: Table
     schema: StructType
     plan: FoldPlan
-    spark: SparkSession
+    spark: Session
 
     @cached_property
     def preview(self) -> FoldResult:
@@ -218,7 +219,7 @@ class IcebergFold:
         return read_iceberg_files(self._source, self.schema, self._scan, UnknownPredicate())
 
 
-def open_fold(name: TableName, column: Path, into: Path | None, spark: SparkSession) -> IcebergFold:
+def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) -> IcebergFold:
     """Return the fold of a column in the newest version of a table.
 
     Args:

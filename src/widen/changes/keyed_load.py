@@ -65,9 +65,9 @@ from widen.protocol.column_metadata import find_default
 from widen.protocol.data_skipping import And, Or, Predicate, UnknownPredicate, column_conditions
 from widen.protocol.file_statistics import FileStatistics
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
+from widen.spark.engine import Session, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
-from widen.spark.spark_types import SparkSession
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
@@ -129,7 +129,7 @@ def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition)
 
 
 def decide_here(
-    spark: SparkSession,
+    spark: Session,
     table: KeyedTable,
     adds: Sequence[Add],
     records: int,
@@ -363,12 +363,12 @@ def _order_type(plan: _Plan) -> DataType:
     return BYTE if plan.order is None else plan.order.data_type
 
 
-def _find_rows_in_tasks(spark: SparkSession, plan: _Plan, codes: _KeyCodes, files: Sequence[Add]) -> pa.Table:
+def _find_rows_in_tasks(spark: Session, plan: _Plan, codes: _KeyCodes, files: Sequence[Add]) -> pa.Table:
     """Return the same as `_find_rows`; tasks read the files."""
     tasks = max(1, len(files) // _FILES_PER_TASK)
     slim = [Add(f.path, f.partition_values, f.size, 0, True, deletion_vector=f.deletion_vector) for f in files]
     schema = _find_rows(plan, codes, ()).schema
-    numbers = spark.range(0, tasks, 1, tasks)
+    numbers = start_tasks(spark, tasks)
     with translate_spark_errors():
         until = "" if plan.until is None else f", until {plan.until.data_type.sql}"
         kept = ", kept boolean" if _has_kept(plan) else ""
@@ -394,7 +394,7 @@ class _Decision:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Session,
         plan: _Plan,
         batch: _Batch,
         table: KeyedTable,

@@ -51,6 +51,7 @@ from widen.schema.growth import (
     overlay_types,
 )
 from widen.schema.table_state import TableState
+from widen.spark.engine import Session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import (
     Expression,
@@ -63,7 +64,6 @@ from widen.spark.spark_types import (
     Column,
     DataFrame,
     F,
-    SparkSession,
     from_spark,
     to_spark,
     type_to_spark,
@@ -159,7 +159,7 @@ class MergeTarget(Interface):
     """What a merge needs to know about the table."""
 
     @property
-    def spark(self) -> SparkSession: ...
+    def spark(self) -> Session: ...
 
     @property
     def before(self) -> StructType:

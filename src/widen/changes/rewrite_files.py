@@ -72,7 +72,7 @@ from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import require_spark
+from widen.spark.engine import Session, require_spark
 from widen.spark.expression import Expression, expression_text
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
 
@@ -130,7 +130,7 @@ class FileRewrite:
         zorder_by: The columns to sort by, along a Z-order curve.
     """
 
-    session: Callable[[], SparkSession]
+    session: Callable[[], Session]
     snapshot: Snapshot
     unmapped: bool = False
     target_bytes: int | None = None
@@ -334,7 +334,7 @@ def _with_row_ids(rows: pa.Table, columns: TrackingColumns, add: Add, positions:
     return rows
 
 
-def live_rows(session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table) -> list[int]:
+def live_rows(session: Callable[[], Session], snapshot: Snapshot, files: pa.Table) -> list[int]:
     """Return the number of live rows of each file; footers are read for files without statistics."""
     counts = [FileStatistics(stats).rows for stats in files["stats"].to_pylist()]
     unknown = [
@@ -409,7 +409,7 @@ class OldFileRewrite:
     """
 
     store: LogStore
-    session: Callable[[], SparkSession]
+    session: Callable[[], Session]
     batch_bytes: int = BATCH_BYTES
     files: int = 0
     size_bytes: int = 0
@@ -679,7 +679,7 @@ class Compaction:
         session: Returns the session; a plan needs it only to evaluate a condition.
     """
 
-    session: Callable[[], SparkSession]
+    session: Callable[[], Session]
     store: LogStore
     request: CompactionRequest
     done: RewrittenFiles = field(default_factory=lambda: RewrittenFiles((), ()))
@@ -694,7 +694,8 @@ class Compaction:
         sort_columns(snapshot, self.request.zorder_by)
         files = snapshot.files()
         if self.request.where is not None:
-            files = _in_partitions(self.session(), snapshot, files, self.request.where)
+            spark = require_spark(self.session(), "it evaluates the condition on partitions")
+            files = _in_partitions(spark, snapshot, files, self.request.where)
         if among is not None:
             files = files.filter(pa.array([path in among for path in files["path"].to_pylist()], pa.bool_()))
         return plan_compaction(files, self.request.target_bytes, sorts=bool(self.request.zorder_by))

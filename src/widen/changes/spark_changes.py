@@ -466,7 +466,7 @@ def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> li
     if not context.has_arrow_layout:
         return None
     try:
-        sink = table_sink(context.store, context.configuration, job, codec_of(context.spark))
+        sink = table_sink(context.store, context.configuration, job, codec_of(context.session))
     except (InvalidOption, EngineUnsuitable):  # a type that Arrow does not have, or a rule that only Spark checks
         return None
     writer = sink.open(pa.schema([]))
@@ -496,7 +496,7 @@ def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | N
     scan = LocalScan(context.store, to_physical(stored, mode), NONE, {})
     try:
         _ = scan.arrow_schema
-        return scan, arrow_layout(context.store, context.configuration, job, codec_of(context.spark))
+        return scan, arrow_layout(context.store, context.configuration, job, codec_of(context.session))
     except InvalidOption:  # a type that Arrow does not have
         return None
 

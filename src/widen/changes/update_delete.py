@@ -39,7 +39,7 @@ from widen.schema.growth import (
     overlay_types,
     partition_predicate,
 )
-from widen.spark.engine import is_local, require_spark
+from widen.spark.engine import READS, Session, is_local, require_spark
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.spark_types import (
@@ -55,7 +55,7 @@ from widen.spark.spark_types import (
 
 
 def delete(
-    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
+    spark: Session, snapshot: Snapshot, where: Expression | None, metadata: Metadata | None = None
 ) -> ChangeResult:
     """Delete rows, and return the result. Nothing is committed.
 
@@ -73,7 +73,7 @@ def delete(
             return change_files(context, where, None)
         except NotLocal as error:
             return delete(require_spark(spark, str(error)), snapshot, where, metadata)
-    matching = files_in_partitions(spark, snapshot, context.candidates, where)
+    matching = files_in_partitions(context.spark, snapshot, context.candidates, where)
     if matching is not None:
         return remove_whole_files(matching, context.reads)
     try:
@@ -83,7 +83,7 @@ def delete(
 
 
 def update(
-    spark: SparkSession, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
+    spark: Session, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
 ) -> ChangeResult:
     """Update rows, and return the result. Nothing is committed.
 
@@ -103,7 +103,7 @@ def update(
             return _update_here(spark, snapshot, texts, where)
         except NotLocal as error:
             return update(require_spark(spark, str(error)), snapshot, assignments, where)
-    values = to_assigned_values(_empty_result(spark, snapshot), given)
+    values = to_assigned_values(_empty_result(require_spark(spark, READS), snapshot), given)
     _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
     if len(texts) == len(given):
@@ -117,7 +117,7 @@ def update(
 
 
 def _update_here(
-    spark: SparkSession, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
+    spark: Session, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
 ) -> ChangeResult:
     """Update rows in this process."""
     types = find_types(snapshot.schema, texts)
@@ -131,11 +131,9 @@ def _ensure_assignable(snapshot: Snapshot, types: Mapping[Path, DataType]) -> No
     merge_schema(snapshot.schema, incoming, SchemaChangeOptions(casts=True, fills=False))
 
 
-def _change_context(
-    spark: SparkSession, snapshot: Snapshot, where: Expression | None, metadata: Metadata
-) -> ChangeContext:
+def _change_context(spark: Session, snapshot: Snapshot, where: Expression | None, metadata: Metadata) -> ChangeContext:
     if where is not None and not is_local(spark):
-        ensure_deterministic_condition(_empty_result(spark, snapshot), where)
+        ensure_deterministic_condition(_empty_result(require_spark(spark, READS), snapshot), where)
     predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
     return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))
 

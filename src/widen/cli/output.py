@@ -332,7 +332,7 @@ def spark_session(reason: str) -> SparkSession:
     Args:
         reason: Why Spark is needed; the end of a sentence that begins with "This call needs Spark, because".
     """
-    from widen.spark.session import find_session
+    from widen.spark.engine import find_session
 
     with explain_start():
         return find_session(None, reason)
@@ -355,7 +355,7 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
     Args:
         update: Shows the progress of Spark jobs.
     """
-    from widen.spark.engine import is_local, open_session
+    from widen.spark.engine import LocalSession, as_given, open_session
     from widen.spark.session import find_active, start_spark
 
     def start(reason: str) -> SparkSession:
@@ -364,10 +364,10 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
             return update.watch(start_spark(find_active()))
 
     session = open_session(None, engine, start)
-    if not is_local(session):
-        return update.watch(session)
-    skip_pandas()
-    return session
+    if isinstance(session, LocalSession):
+        skip_pandas()
+        return as_given(session)
+    return update.watch(session)
 
 
 def skip_pandas() -> None:

@@ -30,7 +30,7 @@ from widen.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWrite
 from widen.errors import DataSourceRefused
 from widen.log.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
-from widen.spark.session import find_session
+from widen.spark.engine import find_session
 from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
 
 FORMAT = "widen"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any
 from typing import Protocol as Interface
 
 import msgspec
@@ -61,8 +61,7 @@ from widen.protocol.data_skipping import (
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.engine import LocalFrame
-from widen.spark.spark_types import SparkSession
+from widen.spark.engine import LocalFrame, Session, start_tasks
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"
@@ -224,7 +223,7 @@ def read_locally(snapshot: Snapshot, limit: int | None = None) -> pa.Table:
     return whole if limit is None else whole.slice(0, min(limit, rows))
 
 
-def read_in_tasks(spark: SparkSession, snapshot: Snapshot, only: Collection[str] | None = None) -> LocalFrame:
+def read_in_tasks(spark: Session, snapshot: Snapshot, only: Collection[str] | None = None) -> LocalFrame:
     """Return the rows of a version as a frame of this process, with a task for each file.
 
     Args:
@@ -235,7 +234,7 @@ def read_in_tasks(spark: SparkSession, snapshot: Snapshot, only: Collection[str]
     if only is not None:
         files = files.filter(pc.is_in(files["path"], value_set=pa.array(only, pa.string())))
     adds = [msgspec.structs.replace(add, stats=None, tags=None) for add in to_adds(files)]
-    numbers = cast(LocalFrame, spark.range(0, len(adds), 1, len(adds)))
+    numbers: LocalFrame = start_tasks(spark, len(adds))
     return numbers.mapInArrow(partial(_read_files, scan, adds), None)
 
 

@@ -53,9 +53,8 @@ from widen.protocol.partition_values import directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import is_local
+from widen.spark.engine import LocalSession, Session
 from widen.spark.errors import find_impossible_folder
-from widen.spark.spark_types import SparkSession
 
 _ID = b"PARQUET:field_id"
 
@@ -391,7 +390,7 @@ class PartFile(msgspec.Struct, frozen=True):
         )
 
 
-def find_part_sink(spark: SparkSession, store: LogStore, table: TableConfiguration) -> PartSink | None:
+def find_part_sink(spark: Session, store: LogStore, table: TableConfiguration) -> PartSink | None:
     """Return the destination of part files, or None if Spark has to write the files.
 
     Args:
@@ -432,9 +431,9 @@ def _describe_part(
     return footer.stats, footer.counts
 
 
-def codec_of(spark: SparkSession) -> str:
+def codec_of(spark: Session) -> str:
     """Return the session's compression codec, by Arrow's name."""
-    if is_local(spark):
+    if isinstance(spark, LocalSession):
         return "snappy"
     return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
 

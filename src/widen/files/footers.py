@@ -62,7 +62,7 @@ from widen.spark.ship import freeze_imports
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from widen.spark.spark_types import SparkSession
+    from widen.spark.engine import Session
 else:
     pq = import_lazily("pyarrow.parquet")
 
@@ -94,7 +94,7 @@ class LeafFooter:
     values: Mapping[Path, int]
 
 
-def read_footers(spark: SparkSession, store: LogStore, paths: Sequence[str], columns: frozenset[Path]) -> list[Footer]:
+def read_footers(spark: Session, store: LogStore, paths: Sequence[str], columns: frozenset[Path]) -> list[Footer]:
     """Return the footers of files, in the order of the paths.
 
     Args:
@@ -253,7 +253,7 @@ def open_data_file(store: LogStore, path: str) -> Iterator[BinaryIO]:
 
 
 def read_files(
-    session: Callable[[], SparkSession], read: Callable[[str], T], paths: Sequence[str], driver_files: int
+    session: Callable[[], Session], read: Callable[[str], T], paths: Sequence[str], driver_files: int
 ) -> list[T]:
     """Return what a function reads from each file, in the order of the paths.
 
@@ -267,12 +267,13 @@ def read_files(
     """
     if len(paths) <= driver_files:
         return _read_in_threads(read, paths)
-    spark, results = session(), dict[int, T]()
-    from widen.spark.engine import can_start, is_local
+    from widen.spark.engine import can_start, is_local, require_spark
     from widen.spark.errors import translate_spark_errors
 
-    if is_local(spark) and not can_start(spark):
+    given, results = session(), dict[int, T]()
+    if is_local(given) and not can_start(given):
         return _read_in_threads(read, paths)
+    spark = require_spark(given, f"it reads {len(paths):,} files in parallel")
 
     with translate_spark_errors():
         listed = pa.table({"number": pa.array(range(len(paths))), "path": list(paths)})
@@ -561,7 +562,7 @@ class OldType:
 
 
 def find_old_files(
-    session: Callable[[], SparkSession], snapshot: Snapshot, files: pa.Table, driver_files: int | None = None
+    session: Callable[[], Session], snapshot: Snapshot, files: pa.Table, driver_files: int | None = None
 ) -> list[OldFile]:
     """Return the files that hold an old type, in the order of the list.
 

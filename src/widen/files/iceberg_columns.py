@@ -33,6 +33,7 @@ from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, Decima
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy
+from widen.spark.engine import Session
 from widen.spark.errors import environment_error
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark, visible_schema
 
@@ -259,7 +260,7 @@ _schemas: dict[bytes, pa.Schema] = {}
 _lock = Lock()
 
 
-def read_schemas(session: Callable[[], SparkSession], io: FileIO, paths: Sequence[str]) -> list[pa.Schema]:
+def read_schemas(session: Callable[[], Session], io: FileIO, paths: Sequence[str]) -> list[pa.Schema]:
     """Return the columns of Parquet files, in the order of the paths; files with equal columns share one object.
 
     Args:

@@ -20,7 +20,7 @@ from widen.model.types import BYTE, INTEGER, LONG, SHORT, DataType, DecimalType,
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.partition_values import is_hive_path
 from widen.protocol.type_widening import all_type_changes
-from widen.spark.spark_types import SparkSession
+from widen.spark.engine import Session
 
 LITERAL_PARTITIONS = 16
 """Up to this many partitions without directory names, each gets its own scan."""
@@ -210,7 +210,7 @@ def _widened(schema: StructType, partition_by: tuple[str, ...]) -> Mapping[Path,
 
 
 def stored_types(
-    spark: SparkSession, snapshot: Snapshot, files: pa.Table, wanted: frozenset[Path]
+    spark: Session, snapshot: Snapshot, files: pa.Table, wanted: frozenset[Path]
 ) -> list[StoredTypes | None]:
     """Return for each file which of the wanted leaves it stores in an old type; None where that is unknown.
 
@@ -242,7 +242,7 @@ def _cached_types(location: str, schema_string: str) -> dict[tuple[str, int], St
     return {}
 
 
-def _find_stored_types(spark: SparkSession, snapshot: Snapshot, files: pa.Table) -> dict[str, StoredTypes] | None:
+def _find_stored_types(spark: Session, snapshot: Snapshot, files: pa.Table) -> dict[str, StoredTypes] | None:
     """Return the old types of the files that have any, or None if the footers cannot be read.
 
     Unreadable footers are not an error here: Spark may have credentials that this process lacks, and reports

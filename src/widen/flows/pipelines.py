@@ -28,7 +28,7 @@ from widen.ingestion.result import IngestResult
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import Progress, did_you_mean, html_table, list_lines, no_progress
 from widen.sources.listing import to_place
-from widen.spark.engine import Engine, LocalSession, open_session, require_spark
+from widen.spark.engine import Engine, LocalSession, Session, open_session, require_spark
 from widen.spark.session import activate_session
 from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
@@ -281,14 +281,14 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     return StepResult(step, _status(results, error), tuple(results), error, duration_ms=duration_ms)
 
 
-def _find_session(step: PipelineStep, shared: SparkSession) -> SparkSession:
+def _find_session(step: PipelineStep, shared: Session) -> Session:
     """Return the session of a step: loads may need no Spark, and each of them finds that out for itself."""
     if step.arguments.get("engine") == Engine.LOCAL.value:  # also where the environment asks for Spark
         return open_session(None, Engine.LOCAL.value)
     if isinstance(shared, LocalSession) and step.kind is StepKind.LOAD:
         if shared.started is not None:
             activate_session(shared.started)
-        return cast(SparkSession, shared.fork())
+        return cast(Session, shared.fork())
     session = require_spark(shared, "flows run on it")
     activate_session(session)
     return session

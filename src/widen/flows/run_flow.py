@@ -29,7 +29,7 @@ from widen.model.display import Progress, no_progress
 from widen.model.types import quote_name, similarity_key
 from widen.sources.listing import to_place
 from widen.sources.places import ensure_outlives_vacuum
-from widen.spark.session import find_session
+from widen.spark.engine import find_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_flow_source, find_table
 from widen.targets.table_format import after_commit

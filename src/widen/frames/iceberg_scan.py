@@ -83,6 +83,7 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.spark.engine import READS, Session, require_spark
 from widen.spark.expression import filter_frame
 from widen.spark.session import options_of_files, with_own_client
 from widen.spark.spark_types import (
@@ -855,14 +856,14 @@ class IcebergSource:
         io: Opens footers and delete files; executors get a copy of it.
     """
 
-    session: Callable[[], SparkSession]
+    session: Callable[[], Session]
     io: FileIO
     point: ReadPoint
 
     @cached_property
     def spark(self) -> SparkSession:
-        """The session."""
-        return self.session()
+        """The session of Spark, which starts if it has not."""
+        return require_spark(self.session(), READS)
 
     def open(
         self, schema: StructType, predicate: Predicate, columns: FileColumns, files: Sequence[FileEntry]

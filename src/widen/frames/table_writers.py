@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 from typing import Protocol as Interface  # in this module, Protocol is the log action
 from urllib.parse import unquote
 
@@ -52,10 +52,10 @@ from widen.protocol.table_features import default_columns, is_supported, support
 from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import row_conditions
 from widen.sources.listing import as_literal
-from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
+from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
-from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
 
 # What a batch requires of a table format: to write rows, and to read them again.
 
@@ -75,7 +75,7 @@ class WrittenFile(Interface):
 class TableWriter(Interface):
     """Writes rows as files of a table. Nothing is committed."""
 
-    def find_sink(self, spark: SparkSession) -> Sink | None:
+    def find_sink(self, spark: Session) -> Sink | None:
         """Return where Python tasks can write files themselves; None if rows have to pass through `write`.
 
         Tasks of this process also split rows by partition, and leave out those that no partition holds.
@@ -169,7 +169,7 @@ class TableRows(Interface):
     def schema(self) -> StructType:
         """The schema of the version, with all metadata."""
 
-    def read(self, spark: SparkSession, paths: Collection[str]) -> Rows:
+    def read(self, spark: Session, paths: Collection[str]) -> Rows:
         """Return the rows of some files.
 
         Args:
@@ -179,7 +179,7 @@ class TableRows(Interface):
             TableError: the files cannot be read.
         """
 
-    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+    def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
         """Return the given files that the version has; None if only Spark can read them.
 
         Args:
@@ -206,7 +206,7 @@ class DeltaWriter(TableWriter):
     fills_defaults: bool = True
     in_tasks: bool = False
 
-    def find_sink(self, spark: SparkSession) -> Sink | None:
+    def find_sink(self, spark: Session) -> Sink | None:
         if self.rule is not None:
             return None
         sink = None if self.condition is not None else find_part_sink(spark, self.store, self.table)
@@ -299,16 +299,16 @@ class DeltaRows(TableRows):
         """The size of the files of the version."""
         return int(pc.sum(self.snapshot.files()["size_bytes"]).as_py() or 0)
 
-    def read(self, spark: SparkSession, paths: Collection[str] | None = None) -> Rows:
+    def read(self, spark: Session, paths: Collection[str] | None = None) -> Rows:
         """Return the rows of some files; by default of all of the version."""
         if is_local(spark):
             try:
                 return read_in_tasks(spark, self.snapshot, paths)
             except NotLocal as error:
-                require_spark(spark, str(error))
-        return read_snapshot(spark, self.store, self.snapshot, only=paths)
+                spark = require_spark(spark, str(error))
+        return read_snapshot(require_spark(spark, READS), self.store, self.snapshot, only=paths)
 
-    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+    def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
         if find_part_sink(spark, self.store, self.snapshot.configuration) is None:
             return None
         files = self.snapshot.files()
@@ -366,7 +366,7 @@ class IcebergWriter(TableWriter):
     condition: RowCondition | None = None
     in_tasks: bool = False
 
-    def find_sink(self, spark: SparkSession) -> Sink | None:
+    def find_sink(self, spark: Session) -> Sink | None:
         if self.find_obstacle():
             return None
         if not self.partition_by and is_fully_nullable(self.schema) and self.condition is None:
@@ -513,14 +513,15 @@ class IcebergRows:
     schema: StructType
     paths: frozenset[str]
 
-    def read(self, spark: SparkSession, paths: Collection[str]) -> Rows:
+    def read(self, spark: Session, paths: Collection[str]) -> Rows:
         """Return the rows of the given files that the snapshot has."""
         if is_local(spark):
             files = TaskFiles(self.store, tuple(path for path in paths if path in self.paths))
-            numbers = cast(LocalFrame, spark.range(0, len(files.paths), 1, len(files.paths)))
+            numbers: LocalFrame = start_tasks(spark, len(files.paths))
             return numbers.mapInArrow(partial(_read_numbered, files, to_arrow_schema(self.schema)), None)
         schema = to_spark(as_nullable(self.schema))
         uris = [self.store.uri(path) for path in paths if path in self.paths]
+        spark = require_spark(spark, READS)
         if not uris:
             return spark.createDataFrame([], schema)
         uris, options = with_own_client(uris, hadoop_options(self.store))
@@ -529,6 +530,6 @@ class IcebergRows:
             # Spark reads each text as a path pattern, and %20 is not a space there.
             return reader.parquet(*(as_literal(unquote(uri)) for uri in uris))
 
-    def task_files(self, spark: SparkSession, paths: Collection[str]) -> TaskFiles | None:
+    def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
         """Return the given files that the snapshot has."""
         return TaskFiles(self.store, tuple(path for path in paths if path in self.paths))

@@ -45,7 +45,7 @@ from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_url
-from widen.spark.engine import SOURCE_OPTIONS, LocalSession, is_local, open_session, require_spark
+from widen.spark.engine import READS, SOURCE_OPTIONS, LocalSession, Session, is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_table
@@ -388,12 +388,12 @@ def _open_session(
     *,
     spark: SparkSession | None,
     engine: str | None,
-) -> SparkSession:
+) -> Session:
     """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, engine)
     if not isinstance(session, LocalSession) or not is_local(session):
-        return with_store_settings(session, places, storage_options)
+        return with_store_settings(require_spark(session, READS), places, storage_options)
     SOURCE_OPTIONS.set(storage_options or {})
     session.prepare = partial(with_store_settings, places=places, storage_options=storage_options)
     if any(to_local(place) is None and not is_store_url(place) for place in places):
@@ -415,7 +415,7 @@ _OWN_IDS = ("widen.", REPLAY_PREFIX)
 
 
 def _build_choice(
-    session: SparkSession,
+    session: Session,
     target: IngestTarget,
     own: Mapping[str, str],
     *,

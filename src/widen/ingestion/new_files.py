@@ -22,7 +22,8 @@ from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
 from widen.sources.places import ensure_other_table, find_table_source
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.engine import Session
+from widen.spark.spark_types import DataFrame
 from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadRecord
 
 MAX_NAMED = 3
@@ -204,7 +205,7 @@ class FileChoice:
             return ()
 
 
-def open_batch(reader: BatchReader, spark: SparkSession, source: IngestSource, choice: FileChoice) -> Batch | None:
+def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice: FileChoice) -> Batch | None:
     """Return the records to load; None if the source has no new files.
 
     Raises:

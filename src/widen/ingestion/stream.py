@@ -33,7 +33,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.display import Progress, no_progress
 from widen.sources.listing import to_paths, to_place
 from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
-from widen.spark.engine import is_local, open_session, require_spark
+from widen.spark.engine import READS, Session, is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.streams.checkpoint import StreamCheckpoint
@@ -190,10 +190,11 @@ def ingest_stream(
         paths = to_paths(source)
         if is_local(session):
             local = _open_checkpoint(session, paths, checkpoint)
-        session = with_store_settings(session, (*paths, checkpoint), storage_options)
+        if local is None:
+            session = with_store_settings(require_spark(session, READS), (*paths, checkpoint), storage_options)
         find_table_source(session, paths, follows=True)
         if local is None:
-            rows = file_stream(session, paths, max_files, max_bytes)
+            rows = file_stream(require_spark(session, READS), paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     if local is not None:
         limits = FileLimits(max_files, max_bytes)
@@ -201,7 +202,7 @@ def ingest_stream(
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 
-def _open_checkpoint(session: SparkSession, paths: Sequence[str], place: str) -> StreamCheckpoint | None:
+def _open_checkpoint(session: Session, paths: Sequence[str], place: str) -> StreamCheckpoint | None:
     """Return the checkpoint of a stream that this process can run; None after Spark has started for it."""
     reason, checkpoint = None, None
     if any(is_elsewhere(path) or expand_local(path) is None for path in paths):
@@ -245,7 +246,7 @@ class _StreamWork:
         with self.after.publish_failure(request.table.location, number):
             self._write(spark, source, request)
 
-    def _write(self, spark: SparkSession, rows: DataFrame | Sequence[str], request: BatchRequest) -> None:
+    def _write(self, spark: Session, rows: DataFrame | Sequence[str], request: BatchRequest) -> None:
         target = request.open_target()
         with nullcontext(rows) if self.lists_files else persist_if_reread(rows, target, self.after) as source:
             reader = self.reader.for_table(target.schema)

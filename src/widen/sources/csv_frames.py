@@ -74,9 +74,9 @@ from widen.sources.file_ranges import (
     split_groups,
     task_bytes,
 )
-from widen.sources.json_frames import keep_file_order, text_lines, whole_files
+from widen.sources.json_frames import SPLITS, keep_file_order, text_lines, whole_files
 from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, as_literal, count_partitions
-from widen.spark.engine import is_local
+from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.session import is_driver
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -87,18 +87,19 @@ LINE_FIELD = "value"
 _HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
 
-def read_csv(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+def read_csv(session: Session, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
     """Return the raw batch of CSV files.
 
     Tasks read a large file in parallel, unless one of its fields has a line break; then one task reads it.
     """
+    spark = require_spark(session, SPLITS)
     small = [file for file in source.files if is_small(file)]
     frames = [_read_texts(whole_files(spark, source, small), partial(_texts_of_files, dialect))] if small else []
     frames += [_read_large(spark, file.path, dialect) for file in source.files if not is_small(file)]
     return reduce(DataFrame.unionAll, frames)
 
 
-def read_csv_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "") -> DataFrame:
+def read_csv_lines(spark: Session, source: SourceFiles, *, detects: str = "") -> DataFrame:
     """Return the raw batch of plain text files: one record per line, with the field `LINE_FIELD`."""
     make = partial(_texts_of_plain_lines, detects)
     if is_local(spark):
@@ -106,7 +107,7 @@ def read_csv_lines(spark: SparkSession, source: SourceFiles, *, detects: str = "
         whole = [FileRange(file.uri, 0, sys.maxsize) for file in source.files if file.is_compressed]
         split = [part for file in source.files if not file.is_compressed for part in split_file(file, limit)]
         return _read_texts(read_here(spark, [*whole, *split]), make)
-    return _read_texts(text_lines(spark, [file.path for file in source.files]), make)
+    return _read_texts(text_lines(require_spark(spark, SPLITS), [file.path for file in source.files]), make)
 
 
 def _read_texts(texts: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
@@ -155,16 +156,17 @@ def _may_break(
     return bool(quoted.mapInArrow(find, "found boolean").limit(1).collect())
 
 
-def read_csv_for_proof(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+def read_csv_for_proof(spark: Session, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
     """Return the raw batch like `read_csv`, but cut into rows by the proof's own reader."""
     form = _proof_form(dialect)
     small = [file for file in source.files if is_small(file)]
     frames = [_read_texts(whole_files(spark, source, small), partial(_prove_files, form))] if small else []
-    frames += [_read_large_for_proof(spark, file.path, dialect, form) for file in source.files if not is_small(file)]
+    large = [file.path for file in source.files if not is_small(file)]
+    frames += [_read_large_for_proof(require_spark(spark, SPLITS), path, dialect, form) for path in large]
     return reduce(DataFrame.unionAll, frames)
 
 
-def find_csv_tasks(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
+def find_csv_tasks(spark: Session, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
     """Return the files for the tasks of the proof; None if Spark has to read them: one task reads a file, which takes
     long if it is large and has to be decoded or read in Python.
     """
@@ -343,7 +345,7 @@ class CsvRanges(msgspec.Struct, frozen=True):
     dialect: CsvDialect
 
 
-def read_csv_ranges(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> RangeTasks:
+def read_csv_ranges(spark: Session, source: SourceFiles, dialect: CsvDialect) -> RangeTasks:
     """Return the raw batch of CSV files that `widen.sources.file_ranges.can_read` accepts.
 
     Several tasks read a large file, unless one of its fields has a line break; then one task reads it.
@@ -374,7 +376,7 @@ def _has_quotes(file: SourceFile, dialect: CsvDialect) -> bool:
         return len(quote) != 1 or any(quote in block for block in iter(partial(opened.read, 2**20), b""))
 
 
-def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:
+def small_csv_ranges(spark: Session, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:
     """Return CSV files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks."""
     if not are_few(spark, files):
         return None
@@ -382,7 +384,7 @@ def small_csv_ranges(spark: SparkSession, files: Sequence[SourceFile], dialect: 
     return range_batch(msgspec.json.encode(CsvRanges(ranges, dialect)), CSV_RANGES_PART)
 
 
-def find_csv_sample(spark: SparkSession, source: SourceFiles, dialect: CsvDialect) -> pa.RecordBatch | None:
+def find_csv_sample(spark: Session, source: SourceFiles, dialect: CsvDialect) -> pa.RecordBatch | None:
     """Return a sample as a raw batch of one row, for a task in this process; see `find_sample_ranges`.
 
     Returns:

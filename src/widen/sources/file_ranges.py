@@ -34,10 +34,10 @@ from widen.model.types import ArrayType, DataType, Field, MapType, StructType, s
 from widen.rows.native_decoder import find_kernel
 from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
 from widen.sources.remote_files import is_store_url, open_local_file, open_store_file
-from widen.spark.engine import is_local
+from widen.spark.engine import Session, is_local, start_tasks
 from widen.spark.errors import CONVERT_FILE, RESTORE_FILE, environment_error
 from widen.spark.session import is_driver
-from widen.spark.spark_types import Column, DataFrame, SparkSession
+from widen.spark.spark_types import Column, DataFrame
 
 MAX_WHOLE_FILE_BYTES = 8 * 2**20
 """Maximum size of a file that is read as a whole."""
@@ -100,7 +100,7 @@ def is_small(file: SourceFile) -> bool:
     return file.size_bytes <= (MAX_WHOLE_FILE_BYTES // 8 if file.is_compressed else MAX_WHOLE_FILE_BYTES)
 
 
-def can_read(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
+def can_read(spark: Session, files: Sequence[SourceFile]) -> bool:
     """Return whether the tasks can read files themselves."""
     may_be_remote = is_local(spark)
     return len(files) <= RANGED_FILES and all(
@@ -116,7 +116,7 @@ def is_packed(uri: str) -> bool:
 
 
 def small_ranges(
-    spark: SparkSession,
+    spark: Session,
     files: Sequence[SourceFile],
     limit: int = MAX_RECORD_BYTES,
     *,
@@ -132,7 +132,7 @@ def small_ranges(
     return range_batch(msgspec.json.encode(ranges), RANGES_PART)
 
 
-def are_few(spark: SparkSession, files: Sequence[SourceFile]) -> bool:
+def are_few(spark: Session, files: Sequence[SourceFile]) -> bool:
     """Return whether this process reads files faster than a Spark job."""
     size_bytes = sum(file.size_bytes * (_GROWTH if file.is_compressed else 1) for file in files)
     limit = DRIVER_TASK_BYTES if find_kernel() is not None else DRIVER_TASK_BYTES // _SLOWER
@@ -158,13 +158,13 @@ class RangeTasks:
         part: The value of `PART` in all rows.
     """
 
-    spark: SparkSession
+    spark: Session
     texts: Sequence[bytes]
     part: int
 
     def mapInArrow(self, function: ArrowFunction, schema: Any) -> DataFrame:
         """Return what a function makes of the raw batch."""
-        numbers = self.spark.range(0, len(self.texts), 1, len(self.texts))
+        numbers: DataFrame = start_tasks(self.spark, len(self.texts))
         return numbers.mapInArrow(partial(_map_ranges, function, self.texts, self.part), schema)
 
 
@@ -184,7 +184,7 @@ def _map_ranges(
 
 
 def read_ranges(
-    spark: SparkSession,
+    spark: Session,
     whole: Sequence[SourceFile],
     lined: Sequence[SourceFile],
     partitions: int,
@@ -209,13 +209,14 @@ def read_ranges(
     return RangeTasks(spark, [msgspec.json.encode(each) for each in pack_ranges(ranges, limit)], RANGES_PART)
 
 
-def read_here(spark: SparkSession, ranges: Sequence[FileRange], *, prefix: str = "") -> DataFrame:
+def read_here(spark: Session, ranges: Sequence[FileRange], *, prefix: str = "") -> DataFrame:
     """Return ranges of files as a raw batch of their texts, for a session that runs tasks in this process.
 
     Args:
         prefix: What the URIs of the files begin with in the column `FILE`; by default, what they begin with anyway.
     """
-    return spark.range(0, len(ranges), 1, len(ranges)).mapInArrow(partial(_read_texts, ranges, prefix), RAW_SCHEMA)
+    numbers: DataFrame = start_tasks(spark, len(ranges))
+    return numbers.mapInArrow(partial(_read_texts, ranges, prefix), RAW_SCHEMA)
 
 
 def _read_texts(
@@ -397,9 +398,7 @@ def _decompress(stored: BinaryIO, uri: str) -> Any:
 # ---- checks before the batch -----------------------------------------------------------------------
 
 
-def find_sample_ranges(
-    spark: SparkSession, source: SourceFiles, limit: int = MAX_RECORD_BYTES
-) -> list[FileRange] | None:
+def find_sample_ranges(spark: Session, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> list[FileRange] | None:
     """Return the first lines of some files, as a sample of the records.
 
     Returns:
@@ -414,7 +413,7 @@ def find_sample_ranges(
     return [FileRange(file.uri, 0, min(file.size_bytes, _SAMPLED_BYTES), limit=limit) for file in files]
 
 
-def check_heads(spark: SparkSession, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
+def check_heads(spark: Session, files: Sequence[SourceFile], check: Callable[[bytes], bool]) -> list[bool]:
     """Apply a check to the first bytes of each file. One job reads them all, unless there are few files.
 
     Args:
@@ -432,7 +431,7 @@ def _check_head(check: Callable[[bytes], bool], file: BinaryIO, part: FileRange)
 
 
 def check_ranges(
-    spark: SparkSession, ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool]
+    spark: Session, ranges: Sequence[FileRange], check: Callable[[BinaryIO, FileRange], bool]
 ) -> list[bool]:
     """Apply a check to each range. One job reads them all.
 
@@ -442,7 +441,8 @@ def check_ranges(
     """
     if not ranges:
         return []
-    rows = spark.range(len(ranges)).mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").toArrow()
+    numbers = start_tasks(spark, len(ranges), per_task=DRIVER_HEADS)
+    rows = numbers.mapInArrow(partial(_check, ranges, check), "id bigint, result boolean").toArrow()
     results: list[bool] = rows.sort_by("id")["result"].to_pylist()
     return results
 

@@ -50,7 +50,7 @@ from widen.sources.listing import (
     as_literal,
     count_partitions,
 )
-from widen.spark.engine import is_local
+from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.session import SKIP_NO_FILE, is_driver
 from widen.spark.spark_types import Column, DataFrame, DataFrameReader, F, SparkSession
 
@@ -68,7 +68,7 @@ _FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
 class JsonFiles:
     """JSON files. The beginnings of large files are read once, to detect their forms."""
 
-    spark: SparkSession
+    spark: Session
     source: SourceFiles
     limit: int = MAX_RECORD_BYTES
 
@@ -88,7 +88,7 @@ class JsonFiles:
         if ranges is not None and not streamed:
             return ranges
         frames = [] if ranges is None else [to_frame(ranges)]
-        frames += [_stream_records(spark, file.path, self.limit) for file in streamed]
+        frames += [_stream_records(require_spark(spark, SPLITS), file.path, self.limit) for file in streamed]
         return reduce(DataFrame.unionAll, frames)
 
     def find_tasks(self) -> FileTasks | None:
@@ -131,16 +131,23 @@ class JsonFiles:
         return small, [file for file, has_line in heads if has_line], [file for file, has_line in heads if not has_line]
 
 
-def read_json_by_spark(spark: SparkSession, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> DataFrame:
-    """Return the raw batch of JSON files that Spark reads."""
+SPLITS = "only it splits these files"
+"""Why the texts of a source are read by Spark."""
+
+
+def read_json_by_spark(session: Session, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> DataFrame:
+    """Return the raw batch of JSON files, of which Spark reads the large ones."""
     small = [file for file in source.files if is_small(file)]
+    frames = [whole_files(session, source, small)] if small else []
     large = [file.path for file in source.files if not is_small(file)]
+    if not large:
+        return reduce(DataFrame.unionAll, frames)
+    spark = require_spark(session, SPLITS)
     is_lined_by_path = dict.fromkeys(large, False)
     if not is_multi_line(source):
         with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
             is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
     lines = [path for path, is_lined in is_lined_by_path.items() if is_lined]
-    frames = [whole_files(spark, source, small)] if small else []
     frames += [text_lines(spark, lines)] if lines else []
     frames += [_stream_records(spark, path, limit) for path in large if not is_lined_by_path[path]]
     return reduce(DataFrame.unionAll, frames)
@@ -183,7 +190,7 @@ def read_column(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(quote_name(name)).isNotNull()).select(text, *no_file)
 
 
-def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:
+def whole_files(spark: Session, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:
     """Return files as a raw batch with one row per file."""
     if is_local(spark):
         ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
@@ -193,7 +200,8 @@ def whole_files(spark: SparkSession, source: SourceFiles, files: Sequence[Source
         paths = list(source.roots)
     else:
         paths = [as_literal(file.path) for file in files]
-    return _raw(_text_reader(spark).options(wholetext=True, recursiveFileLookup=True).load(paths), is_whole=True)
+    reader = _text_reader(require_spark(spark, SPLITS))
+    return _raw(reader.options(wholetext=True, recursiveFileLookup=True).load(paths), is_whole=True)
 
 
 def text_lines(spark: SparkSession, paths: Sequence[str], separator: str | None = None) -> DataFrame:

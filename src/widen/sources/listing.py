@@ -19,6 +19,7 @@ from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError,
 from widen.errors.requests import ensure_without_credentials
 from widen.log.local_files import absolute_path
 from widen.sources.places import (
+    LISTS,
     ensure_no_table,
     expand_local,
     has_linked_folder,
@@ -35,7 +36,7 @@ from widen.sources.remote_files import (
     open_local_file,
     open_store_file,
 )
-from widen.spark.engine import can_start, is_local, require_spark
+from widen.spark.engine import Session, can_start, is_local, require_spark
 from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
@@ -253,13 +254,14 @@ _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _UNKNOWN_PARALLELISM = 16
 
 
-def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
+def count_partitions(spark: Session, source: SourceFiles) -> int:
     """Return into how many partitions a source is read at most: as many as its bytes fill, but one for each core.
 
     Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
     """
     if is_local(spark):
         return max(os.cpu_count() or 1, ceil(source.text_bytes / (128 * 2**20)))
+    spark = require_spark(spark, LISTS)
     # A session of Connect does not tell its cores.
     cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
     size = _SIZE.fullmatch(str(spark.conf.get(_PARTITION_BYTES, "128m")))
@@ -268,7 +270,7 @@ def count_partitions(spark: SparkSession, source: SourceFiles) -> int:
 
 
 def find_source(
-    spark: SparkSession,
+    spark: Session,
     paths: Sequence[str],
     format: FileFormat | None = None,
     options: Mapping[str, str] | None = None,
@@ -301,13 +303,13 @@ def find_source(
     return source
 
 
-def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
+def _list_paths(spark: Session, paths: Sequence[str]) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     if is_local(spark):
         found = [_list_here(spark, path) for path in paths]
         if None not in found:
             return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
-        require_spark(spark, "only its file systems find the source")
+    spark = require_spark(spark, LISTS)
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     named = _list_local_files(spark, paths)
     if named is not None:
@@ -322,7 +324,7 @@ def _list_paths(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile]:
     return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
 
 
-def _list_here(spark: SparkSession, path: str) -> list[SourceFile] | None:
+def _list_here(spark: Session, path: str) -> list[SourceFile] | None:
     """Return the files that a path names, listed by this process; None if Spark has to list them."""
     if not is_store_url(path):
         places = expand_local(path)
@@ -476,13 +478,13 @@ HASH_DIGITS = 32
 """The number of digits of a hash that are kept: 128 bits distinguish any number of files."""
 
 
-def hash_files(spark: SparkSession, source: SourceFiles) -> SourceFiles:
+def hash_files(spark: Session, source: SourceFiles) -> SourceFiles:
     """Return files with hashes of their contents; Spark reads them all."""
     if not source.files:
         return source
     if is_local(spark):
         return replace(source, files=tuple(replace(file, content=_hash_file(file)) for file in source.files))
-    files = spark.read.format("binaryFile").load(source.paths)
+    files = require_spark(spark, LISTS).read.format("binaryFile").load(source.paths)
     hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
     try:
         contents = {source_file_key(path): content for path, content in hashed.collect()}
@@ -671,7 +673,7 @@ _WAIT = (
 
 
 @contextmanager
-def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+def unchanged_files(spark: Session, files: Sequence[SourceFile]) -> Iterator[None]:
     """Check after the body that has read files that they are still as they were listed, also if it failed."""
     with explain_changes(spark, files):
         yield
@@ -679,7 +681,7 @@ def unchanged_files(spark: SparkSession, files: Sequence[SourceFile]) -> Iterato
 
 
 @contextmanager
-def explain_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Iterator[None]:
+def explain_changes(spark: Session, files: Sequence[SourceFile]) -> Iterator[None]:
     """Raise `SourceChanged` instead of an error of the body if files are no longer as they were listed.
 
     Raises:
@@ -695,7 +697,7 @@ def explain_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Iterato
         raise
 
 
-def ensure_unchanged(spark: SparkSession, files: Sequence[SourceFile]) -> None:
+def ensure_unchanged(spark: Session, files: Sequence[SourceFile]) -> None:
     """Check that files are still as they were listed.
 
     Raises:
@@ -705,11 +707,11 @@ def ensure_unchanged(spark: SparkSession, files: Sequence[SourceFile]) -> None:
         raise SourceChanged(path=path, change=change, fix=_WAIT)
 
 
-def find_changes(spark: SparkSession, files: Sequence[SourceFile]) -> Mapping[str, str]:
+def find_changes(spark: Session, files: Sequence[SourceFile]) -> Mapping[str, str]:
     """Return what happened to the files that are not as they were listed, by their paths."""
     states = _local_states(files, may_be_remote=is_local(spark)) if is_driver(spark) else None
     if states is None:
-        states = _states(spark, [file for file in files if file.size_bytes])
+        states = _states(require_spark(spark, LISTS), [file for file in files if file.size_bytes])
     # An empty file may stay or go: it has no records, and a listing by a Spark job leaves it out.
     changes = ((file.path, _describe(file, states.get(file.path))) for file in files if file.size_bytes)
     return {path: change for path, change in changes if change}

@@ -22,7 +22,7 @@ from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
 from widen.log.vacuum import has_progress
 from widen.sources.remote_files import find_folders, matches_part
-from widen.spark.engine import is_local
+from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.errors import environment_error
 from widen.spark.session import is_driver, will_run_here
 from widen.spark.spark_types import SparkSession, spark_errors
@@ -178,7 +178,7 @@ def ensure_place_writable(place: str) -> None:
 
 
 def find_table_source(
-    spark: SparkSession | None, paths: Sequence[str], *, is_new: bool = False, follows: bool = False
+    spark: Session | None, paths: Sequence[str], *, is_new: bool = False, follows: bool = False
 ) -> FoundTable | None:
     """Return the Delta table that a source is; None if no path of it is a table or part of one.
 
@@ -197,7 +197,7 @@ def find_table_source(
     return None
 
 
-def ensure_no_table(spark: SparkSession | None, source: str, files: Collection[str]) -> None:
+def ensure_no_table(spark: Session | None, source: str, files: Collection[str]) -> None:
     """Check that no file of a listing is part of a table.
 
     Args:
@@ -314,7 +314,7 @@ def _is_same_place(one: str, other: str) -> bool:
     return _real(one) == _real(other)
 
 
-def _named_places(spark: SparkSession | None, path: str) -> list[str]:
+def _named_places(spark: Session | None, path: str) -> list[str]:
     plain = to_local(path)
     if plain is not None and (spark is None or is_driver(spark)):
         # A pattern without matches may also be in a table: the folder before the pattern tells.
@@ -326,7 +326,7 @@ def _first_special(path: str) -> int:
     return next((at for at, char in enumerate(path) if char in _PATTERN | _ONLY_SPARK), len(path))
 
 
-def _table_above(spark: SparkSession | None, place: str) -> FoundTable | None:
+def _table_above(spark: Session | None, place: str) -> FoundTable | None:
     """Return the table that a place is, or is below."""
     plain = to_local(place)
     if plain is not None and (spark is None or is_driver(spark)):
@@ -359,7 +359,11 @@ def _local_format(folder: str) -> str | None:
     return HUDI if os.path.isdir(os.path.join(folder, ".hoodie")) else None
 
 
-def _remote_table(spark: SparkSession, folders: Sequence[str]) -> FoundTable | None:
+LISTS = "only its file systems find the source"
+"""Why the files of a source are listed by Spark."""
+
+
+def _remote_table(spark: Session, folders: Sequence[str]) -> FoundTable | None:
     """Return a table at or above folders of another store; Spark finds it by patterns.
 
     A folder ``key=value`` is a partition, and not a table. Each folder takes requests, so that their number is limited.
@@ -375,6 +379,7 @@ def _remote_table(spark: SparkSession, folders: Sequence[str]) -> FoundTable | N
     pending = islice(above, _MAX_REMOTE_FOLDERS)
     if is_local(spark):
         return _find_marked(["/".join(filter(None, each)) for each in pending])
+    spark = require_spark(spark, LISTS)
     while some := list(islice(pending, _FOLDERS_AT_ONCE)):
         for mark, table_format in _REMOTE_MARKS:
             for pattern in _patterns(some, mark):

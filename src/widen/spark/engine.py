@@ -23,7 +23,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from itertools import pairwise
 from threading import RLock, Thread
 from types import MappingProxyType
 from typing import IO, Any, ClassVar, TypeAlias, cast
@@ -35,7 +34,7 @@ from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageErro
 from widen.limits import POOL_BYTES, SOURCE_BYTES
 from widen.model.display import size_text
 from widen.spark.session import Engine as Engine
-from widen.spark.session import find_active, is_driver, parse_engine, start_spark
+from widen.spark.session import ensure_spark_wanted, find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 
 _SLOWER = 4
@@ -53,10 +52,10 @@ _SPARK_VARIABLES = ("SPARK_REMOTE", "MASTER")
 
 
 def open_session(
-    given: SparkSession | None = None,
+    given: Session | None = None,
     engine: str | None = None,
     on_start: Callable[[str], SparkSession] | None = None,
-) -> SparkSession:
+) -> Session:
     """Return the session to work in: the given one, else the active one, else what the engine says.
 
     Args:
@@ -71,26 +70,36 @@ def open_session(
             raise InvalidOption(option="engine", value=engine, expected="Must not be local where a session is given.")
         if isinstance(given, LocalSession) and engine is not None:
             chosen = given.fork(wanted)
-            return chosen.require("it was asked for") if wanted is Engine.SPARK else cast(SparkSession, chosen)
+            return chosen.require("it was asked for") if wanted is Engine.SPARK else chosen
         return given if SESSION_WINS or not is_driver(given) else _prefer_local(given)
     start = on_start or _start
     if wanted is Engine.LOCAL:
-        return cast(SparkSession, LocalSession(wanted, start))
+        return LocalSession(wanted, start)
     active = find_active()
     if active is not None:
         return active if SESSION_WINS or not is_driver(active) else _prefer_local(active)
     variable = next((name for name in _SPARK_VARIABLES if os.environ.get(name)), None)
     if wanted is Engine.SPARK or variable is not None:
         return start("it was asked for" if variable is None else f"{variable} is set")
-    return cast(SparkSession, LocalSession(wanted, start))
+    return LocalSession(wanted, start)
 
 
-def _prefer_local(session: SparkSession) -> SparkSession:
-    return (
-        session
-        if isinstance(session, LocalSession)
-        else cast(SparkSession, LocalSession(Engine.AUTO, lambda _: session))
-    )
+def find_session(given: Session | None = None, reason: str = "it works on a session of Spark") -> SparkSession:
+    """Return the given session, else the active one, else a new local one.
+
+    Args:
+        reason: Why Spark is needed; see `ensure_spark_wanted`.
+    """
+    if isinstance(given, LocalSession):
+        return given.require(reason)
+    existing = given or find_active()
+    if existing is None:
+        ensure_spark_wanted(reason)
+    return start_spark(existing)
+
+
+def _prefer_local(session: Session) -> Session:
+    return session if isinstance(session, LocalSession) else LocalSession(Engine.AUTO, lambda _: session)
 
 
 def _start(_: str) -> SparkSession:
@@ -102,8 +111,8 @@ def is_local(spark: object) -> bool:
     return isinstance(spark, LocalSession) and spark.started is None
 
 
-def require_spark(spark: SparkSession, reason: str) -> SparkSession:
-    """Return the session, as one of Spark.
+def require_spark(spark: Session, reason: str) -> SparkSession:
+    """Return the session of Spark, which starts if it has not.
 
     Args:
         reason: Why it must be; the end of a sentence that begins with "Spark, because".
@@ -111,12 +120,26 @@ def require_spark(spark: SparkSession, reason: str) -> SparkSession:
     return spark.require(reason) if isinstance(spark, LocalSession) else spark
 
 
-def can_start(spark: SparkSession) -> bool:
+READS = "only it reads these files"
+"""Why rows of files are a DataFrame of Spark."""
+
+
+def find_started(session: Session | None) -> SparkSession | None:
+    """Return the session of Spark, where there is one already."""
+    return session.started if isinstance(session, LocalSession) else session
+
+
+def as_given(session: Session) -> SparkSession:
+    """Return a session as an argument of a public function, which works here as long as nothing requires Spark."""
+    return cast("SparkSession", session)
+
+
+def can_start(spark: Session) -> bool:
     """Return whether Spark may start instead of a session that runs tasks in this process."""
     return not (isinstance(spark, LocalSession) and spark.engine is Engine.LOCAL) and find_spec("pyspark") is not None
 
 
-def explain_engine(spark: SparkSession) -> str:
+def explain_engine(spark: Session) -> str:
     """Return where the work was done and why; empty if it was the session that was there."""
     return spark.explanation if isinstance(spark, LocalSession) else ""
 
@@ -127,7 +150,7 @@ def _as_it_is(spark: SparkSession) -> SparkSession:
 
 @dataclass(eq=False)
 class LocalSession:
-    """Stands in for a SparkSession. Tasks run in this process; any other attribute starts Spark and is forwarded to it.
+    """Tasks run in this process until something requires Spark, which starts once.
 
     Args:
         start: Starts Spark, given the reason.
@@ -190,16 +213,6 @@ class LocalSession:
         limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {size_text(_most_bytes())})"
         return f"without Spark: the source has {size_text(self.source_bytes)}{limit}"
 
-    def range(self, start: int, end: int | None = None, step: int = 1, numPartitions: int | None = None) -> Any:
-        """Return numbers as a frame with a task for each partition, as Spark does."""
-        if self.started is not None:
-            return self.started.range(start, end, step, numPartitions)
-        first, last = (0, start) if end is None else (start, end)
-        numbers, count = list(range(first, last, step)), numPartitions or 1
-        size, more = divmod(len(numbers), count)
-        ends = [size * (at + 1) + min(at + 1, more) for at in range(count)]
-        return LocalFrame(self, [LocalTask(numbers[begin:end]) for begin, end in pairwise([0, *ends])])
-
     def run(self, tasks: Sequence[LocalTask]) -> list[pa.Table]:
         """Return what each task makes of its numbers."""
         count = min(len(tasks), os.cpu_count() or 1)
@@ -215,11 +228,9 @@ class LocalSession:
             self._pool.close()
             self._pool = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked by copy, pickle and the like
-            raise AttributeError(name)
-        return getattr(self.require("a step of it has no other implementation"), name)
 
+Session: TypeAlias = "SparkSession | LocalSession"
+"""Where work runs: on Spark, or in this process until something needs Spark."""
 
 ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -272,7 +283,15 @@ Rows: TypeAlias = "DataFrame | LocalFrame"
 """Rows, in Spark or in this process."""
 
 
-def to_local_frame(session: SparkSession, rows: pa.RecordBatch) -> LocalFrame:
+def start_tasks(session: Session, count: int, per_task: int = 1) -> Any:
+    """Return the numbers below a count as a frame, of Spark or of this process, with a task for each few of them."""
+    if isinstance(session, LocalSession) and session.started is None:
+        groups = [range(first, min(first + per_task, count)) for first in range(0, max(count, 1), per_task)]
+        return LocalFrame(session, [LocalTask(group) for group in groups])
+    return require_spark(session, READS).range(0, count, 1, max(1, -(-count // per_task)))
+
+
+def to_local_frame(session: Session, rows: pa.RecordBatch) -> LocalFrame:
     """Return rows as a frame with one task."""
     frame = LocalFrame(cast(LocalSession, session), [LocalTask([0])])
     return frame.mapInArrow(partial(_give, rows), None)

@@ -121,18 +121,6 @@ def ensure_spark_wanted(reason: str) -> None:
         raise EngineUnsuitable(reason=reason)
 
 
-def find_session(given: SparkSession | None = None, reason: str = "it works on a session of Spark") -> SparkSession:
-    """Return the given session, else the active one, else a new local one.
-
-    Args:
-        reason: Why Spark is needed; see `ensure_spark_wanted`.
-    """
-    existing = given or find_active()
-    if existing is None:
-        ensure_spark_wanted(reason)
-    return start_spark(existing)
-
-
 def start_spark(existing: SparkSession | None = None) -> SparkSession:
     """Return a session, by default a new local one, whose version is supported.
 
@@ -182,7 +170,7 @@ def stream_settings(version: str) -> Mapping[str, str]:
     return {"spark.sql.streaming.checkpointFileManagerClass": manager}
 
 
-def is_driver(spark: SparkSession) -> bool:
+def is_driver(spark: object) -> bool:
     """Return whether this process is the driver, which sees the files that Spark lists; a Connect client does not."""
     return getattr(spark, "is_driver", False) or getattr(spark, "sparkContext", None) is not None
 
@@ -194,7 +182,7 @@ def find_active() -> SparkSession | None:
     return SparkSession.getActiveSession()
 
 
-def will_run_here(given: SparkSession | None = None) -> bool:
+def will_run_here(given: object = None) -> bool:
     """Return whether the session that `find_session` returns sees the files of this process; nothing is started."""
     existing = given or find_active()
     return "SPARK_REMOTE" not in os.environ if existing is None else is_driver(existing)

@@ -64,7 +64,7 @@ def ship(session: SparkSession | None = None) -> None:
     """
     from pyspark.sql.utils import is_remote
 
-    from widen.spark.session import find_session
+    from widen.spark.engine import find_session
 
     spark = find_session(session)
     archive = str(_zip_package(Path(tempfile.mkdtemp(prefix="widen-ship-")) / "widen.zip"))

@@ -23,10 +23,10 @@ from widen.model.column_path import format_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
-from widen.spark.engine import open_session
+from widen.spark.engine import find_session, find_started
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
-from widen.spark.session import RETENTION_CHECK, find_session, is_setting_on, schema_evolution_settings
+from widen.spark.session import RETENTION_CHECK, is_setting_on, schema_evolution_settings
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, type_to_spark
 from widen.sql_commands import iceberg_statements
 from widen.sql_commands.grammar import TokenReader, tokenize
@@ -132,7 +132,7 @@ def run_statement(
     """
     tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):
-        return QueryRunner(find_session(spark, QUERIES), storage_options, tables).run(statement.text)
+        return QueryRunner(spark, QUERIES, storage_options, tables).run(statement.text)
     if isinstance(statement, (CreateTableStatement, CreateTableAs)):
         if _is_iceberg(statement, tables):
             assert tables is not None
@@ -140,7 +140,7 @@ def run_statement(
             rows = (
                 None
                 if query is None
-                else QueryRunner(find_session(spark, "it evaluates a query"), storage_options, tables).run(query)
+                else QueryRunner(spark, "it evaluates a query", storage_options, tables).run(query)
             )
             with iceberg_codes():
                 return iceberg_statements.create(statement, tables, rows)
@@ -156,8 +156,7 @@ def run_statement(
     if isinstance(statement, Question):
         return run_query(statement, table)
     if isinstance(statement, RowStatement):
-        session = open_session(spark) if may_need_no_session(statement) else find_session(spark, WRITES_QUERY)
-        runner = QueryRunner(session, storage_options, tables)
+        runner = QueryRunner(spark, WRITES_QUERY, storage_options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
         return _keep_up(statement, table, spark)
@@ -194,8 +193,7 @@ def _run_in_catalog(
     if isinstance(statement, Question):
         return iceberg_statements.answer(statement, table)
     if isinstance(statement, (Insert, Update, Delete, Merge)):
-        session = open_session(spark) if isinstance(statement, (Update, Delete)) else find_session(spark, WRITES_QUERY)
-        runner = QueryRunner(session, options, tables)
+        runner = QueryRunner(spark, WRITES_QUERY, options, tables)
         return ChangedTable(change_rows(statement, table, runner), before)
     if isinstance(statement, Upkeep):
         return iceberg_statements.maintain(statement, table, spark)
@@ -239,9 +237,8 @@ def _keep_up(statement: Upkeep, table: Table, spark: SparkSession | None) -> Cha
     if isinstance(statement, Optimize):
         columns = [format_path(path) for path in statement.zorder_by]
         return ChangedTable(table.optimize(statement.where, zorder_by=columns, spark=spark).table, before)
-    done = table.vacuum(
-        statement.hours, dry_run=statement.dry_run, force=not is_setting_on(spark, RETENTION_CHECK), spark=spark
-    )
+    is_forced = not is_setting_on(find_started(spark), RETENTION_CHECK)
+    done = table.vacuum(statement.hours, dry_run=statement.dry_run, force=is_forced, spark=spark)
     if statement.dry_run:
         return QueryResult((("path", "string"),), [(path,) for path in done.files])
     return ChangedTable(table, before)
@@ -328,7 +325,7 @@ def _make(
     }
     if isinstance(statement, CreateTableStatement):
         return create_table(place, statement.schema, spark=spark, **details)
-    rows = QueryRunner(find_session(spark, "it evaluates a query"), options, tables).run(statement.query)
+    rows = QueryRunner(spark, "it evaluates a query", options, tables).run(statement.query)
     return create_table_as(place, rows, **details)
 
 
@@ -386,9 +383,9 @@ def change_rows(statement: Insert | Update | Delete | Merge, table: _AnyTable, r
             return _insert(statement, table, runner)
         case Update(_, assignments, where):
             filled = find_defaults(table).fill_assignments(assignments)
-            return table.update(filled, where, spark=runner.spark).table
+            return table.update(filled, where, spark=runner.session).table
         case Delete(_, where):
-            return table.delete(where, spark=runner.spark).table
+            return table.delete(where, spark=runner.session).table
         case Merge():
             return _merge(statement, table, runner)
 

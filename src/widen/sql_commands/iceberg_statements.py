@@ -26,6 +26,7 @@ from widen.schema import alter
 from widen.schema.alter import ColumnChanges
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION
+from widen.spark.engine import find_started
 from widen.spark.session import RETENTION_CHECK, is_setting_on
 from widen.spark.spark_types import DataFrame, SparkSession, from_spark, visible_schema
 from widen.sql_commands.statements import (
@@ -208,7 +209,7 @@ def maintain(statement: Upkeep, table: IcebergTable, spark: SparkSession | None)
             zorder_by = [".".join(path) for path in columns]
             return ChangedTable(table.optimize(where, zorder_by=zorder_by, spark=spark).table, before)
         case Vacuum(_, hours, dry_run):
-            done = table.vacuum(hours, dry_run=dry_run, force=not is_setting_on(spark, RETENTION_CHECK))
+            done = table.vacuum(hours, dry_run=dry_run, force=not is_setting_on(find_started(spark), RETENTION_CHECK))
             if dry_run:
                 return QueryResult((("path", "string"),), [(path,) for path in done.files])
             return ChangedTable(table, before)

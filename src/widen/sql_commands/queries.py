@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import sqlglot
@@ -34,6 +34,7 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_features import MIN_READER_VERSION, MIN_WRITER_VERSION, supported_features
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key
 from widen.schema.source_metadata import COMMENT
+from widen.spark.engine import find_session
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.sql_commands.grammar import Token, TokenReader, refused_message, split_list, to_table_reference, tokenize
 from widen.sql_commands.iceberg_statements import IcebergCatalog, iceberg_codes
@@ -87,14 +88,22 @@ class QueryRunner:
     """Runs queries in a session.
 
     Args:
+        session: The session that was given, if any.
+        reason: Why Spark is needed.
         options: Settings and credentials of the stores of the tables.
         catalog: The Iceberg catalog that is asked for a name before the session's catalog.
     """
 
-    spark: SparkSession
+    session: SparkSession | None
+    reason: str
     options: Mapping[str, str] | None = None
     catalog: IcebergCatalog | None = None
     _locations: dict[TableReference, str | None] = field(default_factory=dict)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The session of Spark, which starts if it has not."""
+        return find_session(self.session, self.reason)
 
     def run(self, text: str) -> DataFrame:
         """Return the rows of a query.

@@ -27,6 +27,7 @@ from widen.sources.listing import (
     to_source_error,
 )
 from widen.sources.places import expand_local
+from widen.spark.engine import Session
 from widen.spark.errors import to_error_text, translate_spark_errors
 from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
 from widen.streams.checkpoint import StreamCheckpoint
@@ -43,7 +44,7 @@ class FoundFiles:
         uris: Their URIs.
     """
 
-    spark: SparkSession
+    spark: Session
     stream_id: str
     uris: Sequence[str]
 
@@ -220,7 +221,7 @@ class _LocalQuery:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Session,
         paths: Sequence[str],
         checkpoint: StreamCheckpoint,
         loop: _IntervalLoop,
@@ -315,7 +316,7 @@ class FileLimits:
 
 
 def start_local_stream(
-    spark: SparkSession,
+    spark: Session,
     paths: Sequence[str],
     work: IntervalWork,
     checkpoint: StreamCheckpoint,

@@ -40,6 +40,7 @@ from widen.schema.table_definition import (
     synchronize_high_water_mark,
 )
 from widen.schema.table_state import find_constraint, to_table_state
+from widen.spark.engine import Session
 from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
         from widen.frames.row_checks import column_bound
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         path, _ = resolve(self.refresh()._snapshot.schema, to_path(column))
         identity = identity_at(self._snapshot.schema, path)
@@ -242,7 +243,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         operations, metrics = change.operations, {}
         if needs_spark(operations):
             from widen.frames.row_checks import check_operations
-            from widen.spark.session import find_session
+            from widen.spark.engine import find_session
 
             session = find_session(spark, "it evaluates a rule or a default on the rows")
             metrics = check_operations(session, self._store, self._snapshot, operations)
@@ -437,7 +438,7 @@ UNMAPPING = "REMOVE COLUMN MAPPING"
 
 
 def remove_column_mapping(
-    store: LogStore, session: Callable[[], SparkSession], *, explicit: bool = False
+    store: LogStore, session: Callable[[], Session], *, explicit: bool = False
 ) -> Committed | None:
     """End column mapping in one commit; return it, or None if the table does not have column mapping.
 

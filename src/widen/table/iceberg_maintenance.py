@@ -168,7 +168,7 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         self, operation: str, request: IcebergCompactionRequest, spark: SparkSession | None, *, dry_run: bool
     ) -> TableChange[Self]:
         from widen.changes.iceberg_compact import IcebergCompaction
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         done: list[IcebergCompaction] = []
 

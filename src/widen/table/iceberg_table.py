@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from widen.changes.iceberg_changes import IcebergChange, SelectedRows
     from widen.changes.merge import MergeClause, MergeSides
     from widen.frames.iceberg_scan import IcebergSource
+    from widen.spark.engine import Session
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SparkSession
 
@@ -176,7 +177,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         """
         from widen.frames.iceberg_scan import IcebergSource, read_iceberg
         from widen.frames.scan import unify_rows
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         timestamp_ms = None if timestamp is None else to_ms(timestamp)
         wanted = SnapshotReference(version, timestamp_ms, branch, tag)
@@ -444,7 +445,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         from widen.changes.iceberg_write import open_snapshot_files
         from widen.evolution.key_rules import PROPERTY
         from widen.frames.iceberg_scan import IcebergSource
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         if self._branch is not None:
             expected = "Loads by key, and what they remember, belong to the main branch: open that one."
@@ -645,13 +646,13 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
     def _files(self) -> LogStore:
         return open_store(self.location, self._table.io)
 
-    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+    def _preview_fold(self, column: Path, into: Path | None, spark: Session) -> FoldResult:
         from widen.changes.iceberg_write import open_fold
 
         self._ensure_main()
         return open_fold(self._name, column, into, spark).preview
 
-    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: Session) -> TableChange[Self]:
         from widen.changes.iceberg_write import open_fold
 
         self._ensure_main()
@@ -680,7 +681,7 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         self,
         operation: str,
         where: Expression | None,
-        spark: SparkSession,
+        spark: Session,
         change: Callable[[SelectedRows], IcebergChange],
     ) -> TableChange[Self]:
         """Change the rows that a condition selects, again if another writer commits first."""

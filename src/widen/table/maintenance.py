@@ -71,6 +71,7 @@ from widen.schema import feature_removal
 from widen.schema.feature_removal import RemovableFeature, Stored
 from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
+from widen.spark.engine import Session, find_session, find_started
 from widen.table.column_operations import (
     PropertyChangesMixin,
     has_row_ids,
@@ -129,11 +130,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         from widen.changes.rewrite_files import OldFileRewrite
-        from widen.spark.engine import is_local
         from widen.spark.session import FAST_DROP, is_setting_on
 
         renewal = OldFileRewrite(self._store, _session(spark))
-        is_fast = is_setting_on(None if is_local(spark) else spark, FAST_DROP)
+        is_fast = is_setting_on(find_started(spark), FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments
@@ -297,7 +297,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         return TableChange(self, RESTORE, self.version, back.metrics)
 
 
-def _session(spark: SparkSession | None) -> Callable[[], SparkSession]:
+def _session(spark: SparkSession | None) -> Callable[[], Session]:
     """Return what returns the session to rewrite files in, always the same one; it may need no Spark."""
     from widen.spark.engine import open_session
 
@@ -697,7 +697,7 @@ class VacuumMixin(TableVersion):
         if spark is not None:
             from widen.frames.vacuum_tasks import ExecutorVacuum
 
-            executors = ExecutorVacuum(spark, self._store)
+            executors = ExecutorVacuum(find_session(spark, "tasks list and delete the files"), self._store)
             walk, delete = executors.walk, executors.delete
 
         def attempt(_: Conflicted | None) -> tuple[VacuumPlan, Committed] | Conflicted:
@@ -773,7 +773,7 @@ def _open_files(snapshot: Snapshot) -> tuple[Callable[[StructType], FileScan], S
 
 def _read_rows(snapshot: Snapshot) -> DataFrame:
     from widen.frames.scan import read_snapshot
-    from widen.spark.session import find_session
+    from widen.spark.engine import find_session
 
     return read_snapshot(find_session(None, "it reads the keys of the table"), snapshot.store, snapshot)
 

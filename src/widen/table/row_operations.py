@@ -422,7 +422,7 @@ class FoldMixin(ABC):
 
         Source: docs/evolution-rules.md#u3
         """
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         return self._preview_fold(
             to_path(column),
@@ -472,7 +472,7 @@ class FoldMixin(ABC):
 
         Source: docs/evolution-rules.md#u3
         """
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         path, target = to_path(column), None if into is None else to_path(into)
         return self._fold(path, target, parse_rest(rest), find_session(spark, "it converts the values of a column"))

@@ -82,7 +82,7 @@ class ReadAndAppendMixin(TableVersion):
         Source: PROTOCOL.md#reader-requirements-for-type-widening; docs/evolution-rules.md#one-logical-field
         """
         from widen.frames.scan import read_snapshot, unify_rows
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         snapshot = self._past(version, timestamp)
         rows = read_snapshot(
@@ -118,7 +118,7 @@ class ReadAndAppendMixin(TableVersion):
         Source: PROTOCOL.md#add-cdc-file; Delta Spark's change data feed, which does not support type changes either
         """
         from widen.frames.change_feed import load_changes, read_changed_rows
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         end = self.version if last is None else last
         return read_changed_rows(
@@ -268,8 +268,8 @@ class LocalFramesMixin(TableVersion):
         except data_reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
             reason = str(error)
         from widen.frames.scan import read_snapshot
+        from widen.spark.engine import find_session
         from widen.spark.errors import translate_spark_errors
-        from widen.spark.session import find_session
 
         rows, schema = variants_to_text(
             read_snapshot(find_session(spark, reason), self._store, self._snapshot, where), self._snapshot.schema
@@ -373,7 +373,7 @@ def create_table(
     now_ms = current_ms()
     if has_expressions(wanted):
         from widen.frames.row_checks import ensure_expressions_valid
-        from widen.spark.session import find_session
+        from widen.spark.engine import find_session
 
         ensure_expressions_valid(find_session(spark, "it checks expressions of SQL"), wanted)
     wished = {**_default_properties(spark), **canonical_properties(properties or {})}
@@ -432,10 +432,10 @@ CREATE_AS = "CREATE TABLE AS SELECT"
 def _default_properties(spark: SparkSession | None) -> Mapping[str, str]:
     if spark is None and sys.modules.get("pyspark") is None:
         return {}  # no session can be active
-    from widen.spark.session import default_properties
-    from widen.spark.spark_types import SparkSession
+    from widen.spark.engine import find_started
+    from widen.spark.session import default_properties, find_active
 
-    return default_properties(spark or SparkSession.getActiveSession())
+    return default_properties(find_started(spark) or find_active())
 
 
 class Table(ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, MaintenanceMixin, VacuumMixin, MirrorMixin):

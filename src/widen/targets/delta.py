@@ -110,7 +110,7 @@ from widen.schema.source_metadata import (
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
 from widen.sources.listing import to_place
-from widen.spark.engine import Rows, is_local, require_spark
+from widen.spark.engine import READS, Rows, Session, is_local, require_spark
 from widen.spark.session import default_properties, find_active
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.targets.table_format import (
@@ -331,16 +331,17 @@ class DeltaTarget(IngestTarget):
             here = self._verify_keys_here(rules, batch, (before, snapshot), lists, quarantine, share)
             if here is not None:
                 return here
+        spark = require_spark(batch.spark, READS)
         view = None if before is None else before.with_metadata(snapshot.metadata)
         schema = DeltaRows(self.store, snapshot).schema
         return KeyedProof(
             rules,
             schema,
             self.policy,
-            None if view is None else read_snapshot(batch.spark, self.store, view),
-            read_snapshot(batch.spark, self.store, snapshot),
+            None if view is None else read_snapshot(spark, self.store, view),
+            read_snapshot(spark, self.store, snapshot),
             *lists,
-            cast("DataFrame | None", quarantined_texts_of(quarantine, batch.spark)),
+            cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
         ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
 
     def _verify_keys_here(
@@ -458,10 +459,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return new_snapshot(self.target.store, self.configuration)
         return snapshot.with_metadata(self.configuration.metadata)
 
-    def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
-        return read_data_files(spark, self.target.store, self._view, concat_files([from_adds(_adds(result))]))
+    def _written_rows(self, spark: Session, result: BatchResult) -> DataFrame:
+        files = concat_files([from_adds(_adds(result))])
+        return read_data_files(require_spark(spark, READS), self.target.store, self._view, files)
 
-    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
         rules, schema, snapshot = self.target.keys, self.configuration.schema, self.target.snapshot
         assert rules is not None
         ensure_rules_apply(schema, rules)
@@ -473,7 +475,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             here = self._merge_here(spark, result, lists, staged)
             if here is not None:
                 return here
-            require_spark(spark, "only it decides what these records do to the rows of their keys")
+        spark = require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
         ensure_deletes_deterministic(written, schema, rules)
         here = self._merge_here(spark, result, lists, staged)
@@ -513,7 +515,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=change.counts), merged, change.counts)
 
     def _merge_here(
-        self, spark: SparkSession, result: BatchResult, lists: KeyLists, staged: StagedFiles
+        self, spark: Session, result: BatchResult, lists: KeyLists, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
         from widen.changes.arrow_changes import remove_beside
@@ -1035,7 +1037,7 @@ class DeltaQuarantineWrite(QuarantineWrite):
     def location(self) -> str:
         return self.store.location
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         rows = DeltaRows(self.store, open_snapshot(self.store, self.version))
         return rows.read(spark, [add.path for add in self.adds])
 
@@ -1071,7 +1073,7 @@ class DeltaQuarantineContent(QuarantineContent):
     def size_bytes(self) -> int:
         return DeltaRows(self.store, self.snapshot).size_bytes
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         return DeltaRows(self.store, self.snapshot).read(spark)
 
     def write_remaining(

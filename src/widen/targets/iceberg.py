@@ -117,7 +117,7 @@ from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.report.table_report import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.engine import Rows, is_local, open_session, require_spark
+from widen.spark.engine import Rows, Session, is_local, open_session, require_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -601,26 +601,24 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         known = [file.metrics.columns.get(number) for file in _files(result) for number in ids]
         return all(each is not None and each.nulls == 0 for each in known)
 
-    def _has_keyless(
-        self, spark: SparkSession, writer: IcebergWriter, result: BatchResult, condition: KeyCondition
-    ) -> bool:
+    def _has_keyless(self, spark: Session, writer: IcebergWriter, result: BatchResult, condition: KeyCondition) -> bool:
         from widen.changes.keyed_load import has_keyless
 
         files = self._keyed_files(spark, writer)
         return has_keyless(files, files.to_adds(_files(result)), condition)
 
-    def _keyed_files(self, spark: SparkSession, writer: IcebergWriter) -> IcebergFiles:
+    def _keyed_files(self, spark: Session, writer: IcebergWriter) -> IcebergFiles:
         target, metadata = self.target, self.transaction.metadata
         io = self.transaction.table.io if target.table is None else target.table.io
         source = IcebergSource(lambda: spark, io, ReadPoint(metadata, target.snapshot))
         old = None if target.table is None else target.schema or StructType()
         return IcebergFiles(source, old, writer, data_location(metadata))
 
-    def _written_rows(self, spark: SparkSession, result: BatchResult) -> DataFrame:
+    def _written_rows(self, spark: Session, result: BatchResult) -> DataFrame:
         paths = frozenset(file.path for file in _files(result))
         return cast(DataFrame, IcebergRows(self.writer.store, self.schema, paths).read(spark, paths))
 
-    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
         rules, schema, table = self.target.keys, self.schema, self.target.table
         assert rules is not None
         ensure_rules_apply(schema, rules)
@@ -635,7 +633,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             here = self._merge_here(spark, result, lists, number, staged)
             if here is not None:
                 return here
-            require_spark(spark, "only it decides what these records do to the rows of their keys")
+        spark = require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
         ensure_deletes_deterministic(written, schema, rules)
         here = self._merge_here(spark, result, lists, number, staged)
@@ -675,7 +673,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         return KeyedBatch(self, merged, change.counts)
 
     def _merge_here(
-        self, spark: SparkSession, result: BatchResult, lists: KeyLists, number: int, staged: StagedFiles
+        self, spark: Session, result: BatchResult, lists: KeyLists, number: int, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
         from widen.changes.keyed_load import decide_here
@@ -971,7 +969,7 @@ class IcebergQuarantineWrite(QuarantineWrite):
     def location(self) -> str:
         return self.quarantine.location
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         table = self.quarantine.name.load()
         live = frozenset(each.path for each in live_files(table))
         rows = IcebergRows(self.quarantine.store(table), _columns(table), live)
@@ -1027,7 +1025,7 @@ class IcebergQuarantineContent(QuarantineContent):
     def size_bytes(self) -> int:
         return sum(each.data_file.file_size_in_bytes for each in live_files(self.table))
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         paths = [each.path for each in live_files(self.table)]
         rows = IcebergRows(self.quarantine.store(self.table), _columns(self.table), frozenset(paths))
         return rows.read(spark, paths)
@@ -1257,7 +1255,7 @@ class _Version:
         point = self.point
         return added_by(point.metadata, self.table.io, point.snapshot) if point.snapshot else ()
 
-    def read(self, spark: SparkSession, scan: IcebergScan) -> DataFrame:
+    def read(self, spark: Session, scan: IcebergScan) -> DataFrame:
         """Return the rows of files in the schema of this snapshot."""
         return read_iceberg_files(
             IcebergSource(lambda: spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()

@@ -35,7 +35,7 @@ from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.report.table_report import StoppedField
 from widen.schema.growth import is_readable_in
-from widen.spark.engine import Rows
+from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.verification.records import Verification, verify
 
@@ -344,7 +344,7 @@ class KeyedDraft(TableDraft, Protocol):
     def is_keyed(self) -> bool:
         """Whether its target has keys."""
 
-    def merge_by_key(self, spark: SparkSession, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
         """Find the newest record of each key, and write the rows that it leads to.
 
         Args:
@@ -361,7 +361,7 @@ class KeyedDraft(TableDraft, Protocol):
 
 
 def merge_if_keyed(
-    draft: TableDraft, result: BatchResult, spark: SparkSession, staged: StagedFiles
+    draft: TableDraft, result: BatchResult, spark: Session, staged: StagedFiles
 ) -> tuple[TableDraft, BatchResult, KeyCounts | None]:
     """Return the draft and the files to commit, by key if the ingestion has keys."""
     if not isinstance(draft, KeyedDraft) or not draft.is_keyed:
@@ -433,7 +433,7 @@ class QuarantineWrite(Protocol):
     def version(self) -> int:
         """The version of the quarantine that has added them."""
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         """Return the records as rows of the quarantine.
 
         Raises:
@@ -466,7 +466,7 @@ class QuarantineContent(Protocol):
     def size_bytes(self) -> int:
         """The size of its files."""
 
-    def rows(self, spark: SparkSession) -> Rows:
+    def rows(self, spark: Session) -> Rows:
         """Return the records.
 
         Raises:
@@ -504,7 +504,7 @@ def verify_rows(
     return verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
 
 
-def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: SparkSession) -> Rows | None:
+def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: Session) -> Rows | None:
     """Return the texts of quarantined records in a column `TEXT`; None without quarantined records."""
     return None if quarantine is None else texts_of(quarantine.rows(spark))
 

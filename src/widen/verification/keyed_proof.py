@@ -44,8 +44,7 @@ from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
-from widen.spark.engine import LocalFrame, require_spark
-from widen.spark.spark_types import SparkSession
+from widen.spark.engine import LocalFrame, Session, require_spark
 from widen.verification.keyed_proof_frames import (
     AFTER,
     BEFORE,
@@ -211,7 +210,7 @@ def _deletions(listing: DeletionListing | None, reader: KeyReader, table: _Table
 
 
 def prove_here(
-    spark: SparkSession, build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float
+    spark: Session, build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float
 ) -> Verification | None:
     """Return the result of a proof in this process; None if that takes Spark, which has then started.
 

@@ -58,7 +58,7 @@ from widen.proof.rules import (
     widest_record_column,
 )
 from widen.schema.source_metadata import role_of
-from widen.spark.spark_types import SparkSession
+from widen.spark.engine import Session
 from widen.verification.frame_records import family_of, own_fields
 from widen.verification.records import MAX_TASKS, UNREADABLE, TaskReader
 
@@ -186,7 +186,7 @@ class RebuiltFiles:
     files: TaskFiles
 
 
-def build_rebuilt_reader(spark: SparkSession, parts: Sequence[RebuiltFiles]) -> TaskReader:
+def build_rebuilt_reader(spark: Session, parts: Sequence[RebuiltFiles]) -> TaskReader:
     """Return a reader of the sums of the records that files of a table hold."""
     count = sum(len(part.files.paths) for part in parts)
     return TaskReader(spark, max(1, min(count, MAX_TASKS)), partial(_sum_rebuilt_files, tuple(parts)))

@@ -71,10 +71,10 @@ from widen.sources.file_ranges import (
     task_bytes,
 )
 from widen.sources.listing import SourceFile, SourceFiles, count_partitions
-from widen.spark.engine import LocalFrame, Rows, is_local, require_spark
+from widen.spark.engine import LocalFrame, Rows, Session, is_local, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import without_garbage_collection
-from widen.spark.spark_types import DataFrame, F, SparkSession
+from widen.spark.spark_types import DataFrame, F
 
 DIGEST, VALUES, CONVERTED, PLACE, FORM, DELETES = "digest", "values", "converted", "place", "form", "deletes"
 """The columns of the comparison: digest of a record or row, number of its values, number of converted values, where it
@@ -147,7 +147,7 @@ class TaskReader:
         is_local: Whether this process reads faster than a Spark job.
     """
 
-    spark: SparkSession
+    spark: Session
     count: int
     read: Callable[[int, int, RecordLayout, int], DigestSum]
     is_local: bool = False
@@ -220,7 +220,7 @@ class Verification:
         return value
 
 
-def verify(source: Side, table: Side, share: float = 1.0, spark: SparkSession | None = None) -> Verification:
+def verify(source: Side, table: Side, share: float = 1.0, spark: Session | None = None) -> Verification:
     """Compare source records with the rows of a table.
 
     Args:
@@ -267,7 +267,7 @@ def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> li
         reads = {number: partial(_sum_share, reader.read, count, layout, limit) for number, reader in readers.items()}
         if not frames and any(reader.is_local for reader in readers.values()):
             return [row for task in range(count) for row in _sum_shares(reads, task)]
-        numbers = next(iter(readers.values())).spark.range(0, count, 1, count)
+        numbers = start_tasks(next(iter(readers.values())).spark, count)
         frames.append(numbers.mapInArrow(partial(_sum_tasks, reads), _SUMS_DDL))
     # Spark runs several frames as one job; here each frame has its own tasks.
     collected = frames if any(isinstance(each, LocalFrame) for each in frames) else [reduce(DataFrame.unionAll, frames)]
@@ -446,7 +446,7 @@ class TextSource:
         fields: Reader of the fields that records get from their files.
     """
 
-    spark: SparkSession
+    spark: Session
     read: Callable[[], DataFrame]
     tasks: FileTasks | None = None
     fields: FileValueReader | None = None
@@ -482,7 +482,7 @@ def _map_records(source: TextSource, schema: StructType, policy: Policy, task: F
         return source.read().mapInArrow(partial(_map_texts, schema, policy, source.fields, task), "").toArrow()
     count = source.tasks.count
     read = partial(_read_files, source.tasks.files, schema, policy, source.fields, count)
-    return source.spark.range(0, count, 1, count).mapInArrow(partial(_map_files, read, task), "").toArrow()
+    return start_tasks(source.spark, count).mapInArrow(partial(_map_files, read, task), "").toArrow()
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,7 +503,7 @@ class ColumnFiles:
     digested: StructType | None = None
 
 
-def build_column_reader(spark: SparkSession, parts: Sequence[ColumnFiles]) -> TaskReader:
+def build_column_reader(spark: Session, parts: Sequence[ColumnFiles]) -> TaskReader:
     """Return a reader of the sums of Parquet files: tasks read the columns, and none passes through Spark's JVM."""
     files = tuple(file for part in parts for file in part.files)
     limit = task_bytes(files, count_partitions(spark, SourceFiles((), files)))
@@ -511,14 +511,14 @@ def build_column_reader(spark: SparkSession, parts: Sequence[ColumnFiles]) -> Ta
     return TaskReader(spark, count, partial(_sum_column_files, tuple(parts)), are_few(spark, files))
 
 
-def build_file_reader(spark: SparkSession, files: TaskFiles, schema: StructType, policy: Policy) -> TaskReader:
+def build_file_reader(spark: Session, files: TaskFiles, schema: StructType, policy: Policy) -> TaskReader:
     """Return a reader of the sums of the files of a table."""
     count = max(1, min(len(files.paths), MAX_TASKS))
     return TaskReader(spark, count, partial(_sum_table_files, files, schema, policy))
 
 
 def build_row_side(
-    spark: SparkSession,
+    spark: Session,
     read: Callable[[], Rows],
     schema: StructType,
     policy: Policy,

@@ -246,7 +246,7 @@ def test_times_of_the_julian_calendar_are_left_to_spark(table: Table, tmp_path: 
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("widen.spark.session.find_session", lambda *_: no_session())
+    monkeypatch.setattr("widen.spark.engine.find_session", lambda *_: no_session())
 
 
 def test_small_files_are_compacted_without_spark(table: Table, tmp_path: Path, without_spark: None) -> None:

@@ -82,7 +82,7 @@ def test_an_interrupt_during_the_start_leaves_no_java_behind(tmp_path: Path, cal
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from widen.spark.engine import open_session
-from widen.spark.session import find_session
+from widen.spark.engine import find_session
 try:
     {call}
 except KeyboardInterrupt:

@@ -12,7 +12,17 @@ from widen.files.data_reader import java_number
 from widen.model.display import size_text
 from widen.rows import native_decoder
 from widen.spark import engine
-from widen.spark.engine import LocalSession, explain_engine, is_local, open_session, require_spark, to_local_frame
+from widen.spark.engine import (
+    LocalSession,
+    explain_engine,
+    find_session,
+    find_started,
+    is_local,
+    open_session,
+    require_spark,
+    start_tasks,
+    to_local_frame,
+)
 
 
 class Session:
@@ -89,7 +99,7 @@ def test_spark_starts_when_something_needs_it_and_says_why(most_bytes: int) -> N
     started = require_spark(session, "it reads minds")
     assert require_spark(session, "of something else") is started
     assert not is_local(session)
-    assert session.sparkContext is Session.sparkContext
+    assert find_started(session) is started
     assert explain_engine(session) == "on Spark, because it reads minds"
 
 
@@ -110,17 +120,22 @@ def test_a_large_source_starts_spark_unless_it_must_not(most_bytes: int) -> None
         require_spark(session, "it reads minds")
 
 
-def test_what_only_spark_has_is_asked_of_spark() -> None:
+def test_a_session_without_spark_is_not_taken_for_one_of_spark() -> None:
     session: Any = open_session(None, None, start)
-    assert session.reason == ""
-    assert session.sparkContext is Session.sparkContext
-    assert session.reason == "a step of it has no other implementation"
+    with pytest.raises(AttributeError):
+        session.sparkContext  # noqa: B018
+    assert (session.reason, find_started(session), find_started(None)) == ("", None, None)
+    assert find_session(session, "it reads minds") is session.started
+    assert session.reason == "it reads minds"
 
 
 def test_tasks_have_their_share_of_the_numbers() -> None:
     session: Any = open_session(None, "local")
-    frame = session.range(0, 7, 1, 3).mapInArrow(lambda batches: batches, "id bigint")
-    assert frame.toArrow()["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6]
+    frame = start_tasks(session, 7, per_task=3)
+    assert [*map(len, (task.numbers for task in frame.tasks))] == [3, 3, 1]
+    assert frame.mapInArrow(lambda batches: batches, "id bigint").toArrow()["id"].to_pylist() == [0, 1, 2, 3, 4, 5, 6]
+    # A task without numbers yields batches without rows, so that the result has its columns.
+    assert start_tasks(session, 0).toArrow().column_names == ["id"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,7 @@ def drop(_: Any) -> Any:
 @pytest.mark.parametrize("source_bytes", [0, engine.POOL_BYTES])
 def test_frames_of_several_tasks_are_put_together(source_bytes: int) -> None:
     session = LocalSession(engine.Engine.AUTO, start, source_bytes)
-    numbers = session.range(0, 6, 1, 3)
+    numbers = start_tasks(session, 6, per_task=2)
     both = numbers.mapInArrow(double, None).unionAll(numbers).unionAll(numbers.mapInArrow(drop, None))
     assert both.toArrow()["id"].to_pylist() == [0, 2, 4, 6, 8, 10, 0, 1, 2, 3, 4, 5]
     given: Any = session

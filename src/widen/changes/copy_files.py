@@ -139,7 +139,7 @@ def copy_groups(
     return done
 
 
-def _stays_here(session: SparkSession, total_bytes: int) -> bool:
+def _stays_here(session: Session, total_bytes: int) -> bool:
     """Return whether this process also copies larger files: it reads and writes them piece by piece."""
     return is_local(session) and (total_bytes <= SOURCE_BYTES or not can_start(session))
 

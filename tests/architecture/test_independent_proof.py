@@ -73,6 +73,17 @@ def test_what_runs_the_proof_imports_nothing_that_makes_rows(path: Path) -> None
     assert not shared
 
 
+KEYS = {"KeyRules"}
+"""What the proof takes from the rules of keys: what the user has said, and no function that finds columns."""
+
+
+@pytest.mark.parametrize("path", [*PROOF, *RUN], ids=lambda path: path.stem)
+def test_the_proof_finds_the_columns_of_keys_itself(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "widen.evolution.key_rules":
+            assert {alias.name for alias in node.names} <= KEYS
+
+
 EVALUATORS = ("sqlglot", "widen.files.predicates", "widen.files.expressions", "widen.protocol.data_skipping")
 """What parses conditions and evaluates them for the writer."""
 

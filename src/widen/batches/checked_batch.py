@@ -27,6 +27,7 @@ from widen.json.observation import Observation, merge_observations
 from widen.model.types import StructType
 from widen.proof.record_digests import DigestSum
 from widen.proof.row_encoder import RecordLayout
+from widen.proof.source_reader import FileValueReader
 from widen.sources.listing import SourceFile
 from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame
@@ -153,7 +154,10 @@ class CheckedBatch:
                 if error.fields["reason"] != NOT_UTF8:
                     raise
             typed, texts = self._split.typed.split_corrupt()
-            corrupt = TextBatch(self.spark, TextReaders(lambda: texts), self.name, (), self.file_fields, self.names)
+            fields = self.file_fields
+            values = FileValueReader(fields.has_folders, fields.loaded_at) if fields else None
+            readers = TextReaders(lambda: texts)
+            corrupt = TextBatch(self.spark, readers, self.name, (), fields, self.names, file_values=values)
             self._split.typed, self._split.corrupt = typed, corrupt
         return read()
 

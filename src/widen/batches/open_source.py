@@ -28,6 +28,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
 from widen.proof.canonical import canonical_instant
+from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
 from widen.sources.csv_dialect import parse_dialect
@@ -222,6 +223,9 @@ class BatchReader:
             names,
             source.files,
             max_record_bytes=self.max_record_bytes,
+            file_values=FileValueReader(self.has_folders, file_fields.loaded_at).for_files(
+                quote(file.path, safe="/:=") for file in source.files
+            ),
         )
 
     def _find_probe(self, spark: Session, source: SourceFiles) -> Probe:
@@ -312,7 +316,9 @@ class BatchReader:
             file_fields = FileFields(False, self._file_fields().loaded_at)
             names = file_fields.names([""])
             texts, fields = read_column(rows), file_fields if names else None
-            return TextBatch(rows.sparkSession, TextReaders(lambda: texts), _DATA_FRAME, (), fields, names)
+            values = FileValueReader(False, file_fields.loaded_at).for_files([""])
+            readers = TextReaders(lambda: texts)
+            return TextBatch(rows.sparkSession, readers, _DATA_FRAME, (), fields, names, file_values=values)
         if self.format is not None or self.options:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON in its only column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)

@@ -187,7 +187,11 @@ class TextReaders:
 
 @dataclass(frozen=True)
 class TextBatch:
-    """A batch of records as JSON texts."""
+    """A batch of records as JSON texts.
+
+    Args:
+        file_values: What the proof reads of the paths of files, which does not depend on `file_fields`.
+    """
 
     spark: Session
     readers: TextReaders
@@ -199,6 +203,7 @@ class TextBatch:
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
     max_record_bytes: int = MAX_RECORD_BYTES
+    file_values: FileValueReader | None = None
 
     has_types = False
 
@@ -288,12 +293,12 @@ class TextBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        file_fields, readers = self.file_fields, self.readers
+        readers = self.readers
         source = TextSource(
             self.spark,
             readers.read_again or (lambda: to_frame(self.texts)),
             readers.find_tasks() if readers.find_tasks is not None else None,
-            FileValueReader(file_fields.has_folders, file_fields.loaded_at) if file_fields else None,
+            self.file_values,
         )
         return build_text_side(source, schema, policy)
 

@@ -549,6 +549,10 @@ class FileValueReader:
     has_folders: bool = True
     loaded_at: str | None = None
 
+    def for_files(self, files: Iterable[str]) -> FileValueReader | None:
+        """Return this reader; None if no record of some files gets a field."""
+        return self if any(map(self.read, files)) else None
+
     def read(self, file: str) -> FileValues:
         """Return the fields that the records of a file get.
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import InvalidOption
-from widen.evolution.key_rules import KeyRules, find_places
+from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import FileScan, NotLocal, find_leaf
@@ -66,6 +66,7 @@ from widen.verification.keyed_proof_frames import (
     KeyReader,
     delete_flags,
     ensure_decided,
+    find_field_columns,
     is_chosen,
     judge_key,
     listed_key,
@@ -425,7 +426,7 @@ def _wanted_values(keys: pa.Array, paths: Sequence[Path], schema: StructType) ->
         return []
     wanted = []
     for path, values in zip(paths, zip(*decoded, strict=True), strict=True):
-        columns = [(_KEY_TYPES.get(data_type), place) for data_type, place in find_places(schema, path)]
+        columns = [(_KEY_TYPES.get(data_type), place) for data_type, place in find_field_columns(schema, path)]
         fields = [find_field(schema, place) for _, place in columns]
         if any(each is None or TEXT_FORM in each.metadata for each in fields):
             continue

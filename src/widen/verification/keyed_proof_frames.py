@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import InvalidCondition
-from widen.evolution.key_rules import KeyRules, find_places
+from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
 from widen.evolution.unify import EXACT_JSON
 from widen.frames.scan import read_data_files
@@ -320,7 +320,7 @@ class KeyReader:
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table; the first column of the sequence decides which of the three it is."""
-        places = [] if rules.sequence_by is None else find_places(schema, rules.sequence_by)
+        places = [] if rules.sequence_by is None else find_field_columns(schema, rules.sequence_by)
         defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
         if rules.sequence_by is None or not places:
             return KeyReader(rules, "", (), defaults)
@@ -329,8 +329,7 @@ class KeyReader:
         levels = [source_columns_by_key(schema, policy)]
         columns: list[SourceColumn] = []
         for name in rules.sequence_by:
-            wanted = fold_path((name,))
-            columns = [each for level in levels for key in level if fold_path((key,)) == wanted for each in level[key]]
+            columns = [each for level in levels for key in _same_names(level, name) for each in level[key]]
             levels = [each.fields for each in columns if each.fields is not None]
         return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0), defaults)
 
@@ -428,6 +427,23 @@ class KeyReader:
         if sequence is None:
             return (0,)
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
+
+
+def find_field_columns(schema: StructType, path: Path) -> list[tuple[DataType, Path]]:
+    """Return the types and the places of the columns that hold values of a field, the first one first."""
+    names = _same_names(map(source_key, schema), path[0])
+    found = [column for column in schema if source_key(column) in names]
+    if len(path) == 1:
+        return [(column.type, (column.name,)) for column in found]
+    records = [(column.name, column.type) for column in found if isinstance(column.type, StructType)]
+    inner = ((name, each) for name, record in records for each in find_field_columns(record, path[1:]))
+    return [(data_type, (name, *place)) for name, (data_type, place) in inner]
+
+
+def _same_names(names: Iterable[str], name: str) -> list[str]:
+    """Return the names that mean a field: its own, or those that differ from it in their case only."""
+    known, folded = list(names), fold_path((name,))
+    return [name] if name in known else [each for each in known if fold_path((each,)) == folded]
 
 
 _ORIGIN = re.compile("_(?:source_file|loaded_at)=+")
@@ -749,11 +765,10 @@ def _are_listed(
     if not reader.family or not gone:
         return True
     times, known, rows = ({reader.order(row[SEQUENCE]) for row in each} for each in (gone, listed, after))
-    return (
-        times <= known
-        if reader.rules.history
-        else max(times) <= max(known, default=()) or max(times) < max(rows, default=())
-    )
+    if reader.rules.history:
+        return times <= known
+    last = max(times)
+    return bool(last <= max(known, default=()) or last < max(rows, default=()))
 
 
 def _count_kept(totals: dict[str, int], row: Mapping[str, Any], others: int = 0) -> None:

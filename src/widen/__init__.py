@@ -12,23 +12,17 @@ if TYPE_CHECKING:
     from widen.data_source.source import register
     from widen.errors import ContentionError, InternalError, RequestError, TableError, WidenError
     from widen.evolution.unify import FoldResult
-    from widen.flows import Flow, FlowBatch, PipelineRun, flow, flow_chain, run
-    from widen.ingestion import (
-        EventFile,
-        IngestResult,
-        IngestStream,
-        IntervalEvent,
-        OpenLineage,
-        ReplayResult,
-        Webhook,
-        check_contract,
-        ingest,
-        ingest_stream,
-        plan,
-        replay,
-    )
+    from widen.flows.flow_step import FlowBatch
+    from widen.flows.pipelines import PipelineRun, run
+    from widen.flows.run_flow import Flow, flow, flow_chain
+    from widen.ingestion.event_sinks import EventFile, OpenLineage, Webhook
+    from widen.ingestion.interval import check_contract, ingest, plan
+    from widen.ingestion.replay_quarantine import ReplayResult, replay
+    from widen.ingestion.result import IngestResult, IntervalEvent
+    from widen.ingestion.stream import ingest_stream
     from widen.spark.ship import ship
     from widen.sql_commands.execute import sql
+    from widen.streams.query import IngestStream
     from widen.table import IcebergTable, Table, create_table
     from widen.table.results import History, Loads, SchemaDiff, TableChange, Vacuumed
     from widen.verification.records import Verification
@@ -75,21 +69,15 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
-    "widen.flows": ("Flow", "FlowBatch", "PipelineRun", "flow", "flow_chain", "run"),
-    "widen.ingestion": (
-        "EventFile",
-        "IngestResult",
-        "IngestStream",
-        "IntervalEvent",
-        "OpenLineage",
-        "ReplayResult",
-        "Webhook",
-        "check_contract",
-        "ingest",
-        "ingest_stream",
-        "plan",
-        "replay",
-    ),
+    "widen.flows.flow_step": ("FlowBatch",),
+    "widen.flows.pipelines": ("PipelineRun", "run"),
+    "widen.flows.run_flow": ("Flow", "flow", "flow_chain"),
+    "widen.ingestion.event_sinks": ("EventFile", "OpenLineage", "Webhook"),
+    "widen.ingestion.interval": ("check_contract", "ingest", "plan"),
+    "widen.ingestion.replay_quarantine": ("ReplayResult", "replay"),
+    "widen.ingestion.result": ("IngestResult", "IntervalEvent"),
+    "widen.ingestion.stream": ("ingest_stream",),
+    "widen.streams.query": ("IngestStream",),
     "widen.evolution.unify": ("FoldResult",),
     "widen.data_source.source": ("register",),
     "widen.spark.ship": ("ship",),

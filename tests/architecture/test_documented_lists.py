@@ -10,8 +10,10 @@ import typer
 
 from widen.cli import ingest_commands
 from widen.cli.app import BROKEN_PIPE, EXAMPLES, INTERRUPTED, OVER_LIMIT, app
-from widen.flows.run_flow import ChainStep, flow_chain
+from widen.flows.flow_options import ChainOptions
+from widen.flows.run_flow import FLOW_SETTINGS
 from widen.ingestion.options import SETTINGS
+from widen.model.keyword_options import declared
 from widen.report.build_report import AUTOMATIC_FILES
 from widen.table import Table
 
@@ -56,8 +58,8 @@ def test_every_setting_of_a_configuration_file_is_described() -> None:
 def test_the_settings_of_a_step_of_a_chain_are_described() -> None:
     text = page("guide/flow.md").partition("A step has these settings")[2].partition("\n\n")[0]
     step, _, whole = text.partition("The other arguments")
-    assert sorted({*re.findall(r"`(\w+)`", step)}) == sorted(ChainStep.__struct_fields__)
-    shared = set(flow_chain.__annotations__) - {"chain", "spark", "progress", "on_event", "on_batch", "return"}
+    assert sorted({*re.findall(r"`(\w+)`", step)}) == sorted(FLOW_SETTINGS)
+    shared = declared(ChainOptions).keys() - {"spark", "progress", "on_event", "on_batch"}
     assert set(re.findall(r"`(\w+)`", whole)) == shared
 
 

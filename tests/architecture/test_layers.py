@@ -49,7 +49,7 @@ LAYERS = {
 FOREIGN = {
     "errors": set(),
     "limits": set(),
-    "model": {"msgspec"},
+    "model": {"msgspec", "typing_extensions"},
     "protocol": {"msgspec"},
     "json": {"msgspec", "open_data_contract_standard", "yaml"},
     "schema": {"msgspec", "sqlglot"},

@@ -14,8 +14,9 @@ import pytest
 import widen
 import widen.types
 from architecture.source import modules
-from widen.ingestion.options import INGEST_OPTIONS
+from widen.ingestion.ingest_options import RecordOptions
 from widen.model.argument_types import resolve_hints
+from widen.model.keyword_options import declared, options_of
 
 
 def test_the_list_is_sorted_and_has_no_name_twice() -> None:
@@ -104,23 +105,23 @@ def test_help_shows_every_argument_and_switches_have_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", CALLABLES)
 def test_help_describes_every_argument(name: str) -> None:
-    """`ingest` describes all of its own; other functions refer to it for those that they share."""
     documented = inspect.getdoc(CALLABLES[name]) or ""
-    shared = {"self", *inspect.signature(widen.ingest).parameters} if name != "ingest" else {}
     if name.endswith(".__init__") or "Args:" not in documented:
         return
-    arguments = inspect.signature(CALLABLES[name]).parameters.keys() - shared
+    arguments = inspect.signature(CALLABLES[name]).parameters.keys() - {"self"}
     assert [key for key in arguments if f"    {key}: " not in documented and f"    *{key}: " not in documented] == []
 
 
-def test_the_three_ingestions_take_the_same_options() -> None:
-    """An option that is new in one is in all, with the same default."""
-    shared = [
-        {key: each.default for key, each in inspect.signature(function).parameters.items() if key in INGEST_OPTIONS}
-        for function in (widen.plan, widen.ingest, widen.ingest_stream)
-    ]
-    assert shared[0] == shared[1] == shared[2]
-    assert shared[0].keys() == set(INGEST_OPTIONS)
+def test_options_of_several_functions_are_declared_once() -> None:
+    """The same name has the same declaration, unless its meaning differs: a flow has its own batches."""
+    own: dict[str, Any] = {}
+    for function in (widen.ingest, widen.plan, widen.ingest_stream, widen.replay, widen.check_contract):
+        options = options_of(function)
+        assert options is not None
+        for name, declaration in declared(options).items():
+            assert own.setdefault(name, declaration) == declaration
+            assert inspect.signature(function).parameters[name].default == declaration[1].default
+    assert declared(RecordOptions).keys() <= inspect.signature(widen.plan).parameters.keys()
 
 
 def _package() -> ast.Module:

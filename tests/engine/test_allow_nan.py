@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import widen
+from widen import IngestResult
 from widen.cli.app import app
 from widen.errors import SourceError
-from widen.ingestion import IngestResult
 from widen.rows.native_decoder import KERNEL_VARIABLE, find_kernel
 
 NAN, INFINITY = float("nan"), float("inf")

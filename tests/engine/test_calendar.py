@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.parquet_calendar import DAYS, TIMES, WAYS, modes
-from widen.ingestion import ingest
+from widen import ingest
 from widen.table import Table
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

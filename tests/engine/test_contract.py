@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from support.command_line import run
-from widen.ingestion import check_contract
+from widen import check_contract
 from widen.table import create_table
 
 

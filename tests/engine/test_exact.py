@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest
+from widen import ingest
 from widen.table import Table
 
 FIFTY = "12345678901234567890123456789012345678901234567890"

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.fault import FULL, Operation, chosen, complaints, faults_of, from_commit_on
+from widen import ingest, replay
 from widen.changes import rewrite_files
-from widen.ingestion import ingest, replay
 from widen.table import Table, create_table
 
 CI_FAULTS = 2

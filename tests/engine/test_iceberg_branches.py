@@ -11,8 +11,8 @@ import widen
 from engine.test_ingest import write_lines
 from support.command_line import run
 from support.iceberg_files import embedded_catalog
+from widen import ingest, ingest_stream, replay
 from widen.errors import InvalidOption
-from widen.ingestion import ingest, ingest_stream, replay
 
 NAME = "shop.orders"
 

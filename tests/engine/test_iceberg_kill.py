@@ -24,7 +24,7 @@ WORKER = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from widen.ingestion import ingest
+from widen import ingest
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")

@@ -17,12 +17,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from widen import IngestResult, ingest
 from widen.batches.open_source import BatchReader
 from widen.errors import EvolutionRefused, InvalidOption, SourceError, StorageError
 from widen.evolution.plan import explain_plan
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import DeltaRows
-from widen.ingestion import IngestResult, ingest
 from widen.log.local_files import LocalFiles
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType

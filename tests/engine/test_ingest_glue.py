@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from engine.test_ingest import write_lines
 from support.log_server import BUCKET, s3_server
+from widen import ingest
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.table_commit import open_transaction
-from widen.ingestion import ingest
 from widen.log.commit_outcome import Conflicted, StagedFiles
 
 

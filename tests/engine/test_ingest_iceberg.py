@@ -28,6 +28,7 @@ import widen
 from engine.test_ingest import VECTORS, key_of, write_lines
 from support.command_line import run, run_json
 from support.drift import STRINGS
+from widen import IngestResult, ingest, ingest_stream, replay
 from widen.errors import (
     CorruptFile,
     EvolutionRefused,
@@ -38,7 +39,6 @@ from widen.errors import (
     SnapshotUnknown,
 )
 from widen.iceberg.table_commit import IcebergTransaction
-from widen.ingestion import IngestResult, ingest, ingest_stream, replay
 from widen.model.column_path import format_path
 from widen.report.iceberg_report import build_iceberg_report
 from widen.report.report_summary import summarize_report

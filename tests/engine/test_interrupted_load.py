@@ -11,9 +11,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table as IcebergCatalogTable
 from pyspark.sql import SparkSession
 
+from widen import ingest
 from widen.errors import StorageRefused
 from widen.iceberg.table_commit import IcebergTransaction
-from widen.ingestion import ingest
 from widen.log.commit_outcome import StagedFiles
 from widen.log.log_store import LogStore
 from widen.table import Table, create_table

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 import widen
 from conftest import ENGINE
 from support.stable_interval import ingest_texts
+from widen import ingest
 from widen.evolution.policy import Mode, Policy
-from widen.ingestion import ingest
 from widen.json.kinds import leaf_and_dim
 from widen.model.schema_json import parse_type
 from widen.model.types import DATE, INTEGER, DataType, DecimalType, Field, StructType

@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from support.command_line import run, run_json
+from widen import ingest, ingest_stream, plan
 from widen.errors import CorruptFile, FilesChanged, InvalidOption, LimitExceeded
-from widen.ingestion import ingest, ingest_stream, plan
 from widen.log.loads import FOLDER
 from widen.log.log_store import LogStore
 from widen.table import Table, create_table

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest, plan
+from widen import ingest, plan
 from widen.table import Table
 
 ADDONS = 780

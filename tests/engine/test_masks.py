@@ -16,8 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from widen import ingest
 from widen.errors import UnmatchedFields
-from widen.ingestion import ingest
 from widen.ingestion.replay_quarantine import replay
 from widen.table import Table
 

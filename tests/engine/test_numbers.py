@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.ingestion import check_contract, ingest
+from widen import check_contract, ingest
 from widen.rows import row
 from widen.table import Table
 

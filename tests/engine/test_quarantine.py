@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import widen
+from widen import IngestResult, ingest
 from widen.errors import InvalidOption
-from widen.ingestion import IngestResult, ingest
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.table import Table

@@ -11,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen import Table
-from widen.ingestion import ingest, plan, replay
+from widen import Table, ingest, plan, replay
 from widen.table import IcebergTable
 
 LINES: list[Any] = [

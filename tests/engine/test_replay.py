@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from widen import ingest, replay
 from widen.errors import InvalidOption, TableNotFound
-from widen.ingestion import ingest, replay
 from widen.log.commit import commit
 from widen.log.log_store import LogStore
 from widen.model.types import INTEGER, Field, StructType

@@ -18,9 +18,9 @@ import widen
 from support.command_line import run
 from support.json_schema import SCHEMAS, breaches
 from support.receiver import listening
+from widen import replay
 from widen.cli import output
 from widen.errors import PostCommitFailed, StorageError, UnmatchedFields, WidenError
-from widen.ingestion import replay
 from widen.log.log_store import LogStore
 from widen.table import IcebergTable, Table, create_table
 

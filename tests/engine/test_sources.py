@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from widen import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
 from widen.batches.open_source import BatchReader
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, UnmatchedFields
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy
-from widen.ingestion import IngestResult, IntervalEvent, ingest, ingest_stream, plan, replay
 from widen.json.document import corrupt_text_to_bytes
 from widen.json.observation import Observation
 from widen.model.types import DATE, LONG, STRING, Field, StructType

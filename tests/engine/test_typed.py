@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 
 import widen
 from support.exact import assert_same
+from widen import IngestResult, ingest, plan
 from widen.batches import column_copy, frame_batch, int96_times, typed_frames
 from widen.batches.column_copy import ColumnCopy
 from widen.batches.open_source import BatchReader
@@ -31,7 +32,6 @@ from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed
 from widen.evolution.policy import Policy
 from widen.frames import column_conversions as exact_cast
 from widen.frames.table_writers import DeltaRows
-from widen.ingestion import IngestResult, ingest, plan
 from widen.model.types import DATE, INTEGER, LONG, STRING, TIMESTAMP, DataType, Field, StructType
 from widen.spark.engine import require_spark
 from widen.spark.expression import join_columns

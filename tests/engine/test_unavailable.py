@@ -10,10 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from widen import Table
+from widen import IngestResult, Table, ingest
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.iceberg.catalog import to_catalog
-from widen.ingestion import IngestResult, ingest
 
 SAME = "__debezium_unavailable_value"
 

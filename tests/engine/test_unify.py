@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from widen import ingest
 from widen.frames.scan import unify_rows
-from widen.ingestion import ingest
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.schema.source_metadata import source_field

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from widen.ingestion import IngestResult, ingest
+from widen import IngestResult, ingest
 from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession, is_local, require_spark
 from widen.targets import delta as delta_target

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest
+from widen import ingest
 from widen.table import Table
 
 KEEP_NOTHING = "spark.databricks.delta.retentionDurationCheck.enabled"

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from support.similar_names import expected, similar_groups, values, write_batches
-from widen.ingestion import ingest
+from widen import ingest
 from widen.model.types import is_same_name, name_key, quote_name
 from widen.table import Table
 

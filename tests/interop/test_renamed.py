@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import widen
-from widen.ingestion import ingest
+from widen import ingest
 from widen.table import Table
 
 

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from widen import ingest
 from widen.errors import DataSourceRefused
-from widen.ingestion import ingest
 from widen.protocol.table_features import supported_features
 from widen.table import Table, create_table
 

@@ -17,8 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Transaction
 
 import widen
+from widen import ingest
 from widen.errors import CatalogError, IcebergTableNotFound, SnapshotUnknown
-from widen.ingestion import ingest
 
 PROGRAMS = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
 USER = "postgres"

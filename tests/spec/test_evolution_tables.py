@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import widen
-from widen.ingestion import IngestResult, ingest
+from widen import IngestResult, ingest
 from widen.log.snapshot import open_snapshot
 from widen.model.column_path import format_path
 from widen.report.build_report import build_report

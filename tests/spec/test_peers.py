@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest
+from widen import ingest
 from widen.model.schema_json import parse_type
 from widen.schema.source_metadata import TableFormat, can_widen
 from widen.table import Table

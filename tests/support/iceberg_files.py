@@ -22,7 +22,7 @@ from pyiceberg.table.update.snapshot import _FastAppendFiles
 from pyiceberg.typedef import Record
 from pyroaring import BitMap64
 
-from widen.ingestion import ingest
+from widen import ingest
 from widen.spark.engine import Engine, LocalSession
 
 PATH_ID, POSITION_ID = 2147483546, 2147483545

@@ -19,9 +19,9 @@ from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyspark.sql import DataFrame, SparkSession
 
 from support.fault import FAULTS_OF, READS, Fault, Injector
+from widen import ingest
 from widen.errors import StorageError, StorageRefused
 from widen.iceberg.catalog import to_table_name
-from widen.ingestion import ingest
 from widen.log.log_store import LogStore
 from widen.table import IcebergTable
 

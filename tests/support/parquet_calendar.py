@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from widen.ingestion import ingest
+from widen import ingest
 from widen.table import Table, create_table
 
 DAYS = ("0001-01-01", "1200-02-29", "1582-10-04", "1582-10-15", "1899-12-31", "2024-02-29")

@@ -290,55 +290,63 @@ def root(
     """Evolve schemas and widen types of Delta Lake and Iceberg tables, without rewriting files or losing values."""
 
 
-_COMMANDS: Mapping[str, Callable[..., None]] = {
-    "ingest": ingest_commands.ingest_command,
-    "plan": ingest_commands.plan_command,
-    "flow": flow_commands.flow_command,
-    "run": flow_commands.run_command,
-    "show": show_commands.show_table,
-    "history": show_commands.history,
-    "contract": show_commands.contract,
-    "diff": show_commands.diff,
-    "loads": show_commands.loads,
-    "report": show_commands.report,
-    "read": show_commands.read,
-    "explain": show_commands.explain,
-    "alter": alter_commands.alter,
-    "properties": alter_commands.properties,
-    "rewrite": maintenance_commands.rewrite,
-    "optimize": maintenance_commands.optimize,
-    "vacuum": maintenance_commands.vacuum,
-    "forget": maintenance_commands.forget,
-    "restore": maintenance_commands.restore,
-    "branch": iceberg_commands.branch_command,
-    "layout": iceberg_commands.layout_command,
-    "drop-feature": maintenance_commands.drop_feature,
-    "handover": maintenance_commands.handover,
-    "mirror": maintenance_commands.mirror,
-    "sql": alter_commands.sql_command,
-    "view": maintenance_commands.view,
-    "fold": maintenance_commands.fold,
-    "replay": maintenance_commands.replay_command,
-}
+def _with_groups(commands: Mapping[str, Callable[..., None]]) -> Mapping[str, Callable[..., None]]:
+    return {name: shared_options.with_groups(command) for name, command in commands.items()}
 
-_FOR_ICEBERG: Mapping[str, Callable[..., None]] = {
-    "show": iceberg_commands.show_iceberg,
-    "history": iceberg_commands.history_iceberg,
-    "contract": iceberg_commands.contract_iceberg,
-    "diff": iceberg_commands.diff_iceberg,
-    "loads": iceberg_commands.loads_iceberg,
-    "report": iceberg_commands.report_iceberg,
-    "read": iceberg_commands.read_iceberg_table,
-    "alter": iceberg_commands.alter_iceberg,
-    "properties": iceberg_commands.properties_iceberg,
-    "rewrite": iceberg_commands.rewrite_iceberg,
-    "optimize": iceberg_commands.optimize_iceberg,
-    "vacuum": iceberg_commands.vacuum_iceberg,
-    "forget": iceberg_commands.forget_iceberg,
-    "restore": iceberg_commands.restore_iceberg,
-    "view": iceberg_commands.view_iceberg,
-    "fold": iceberg_commands.fold_iceberg,
-}
+
+_COMMANDS: Mapping[str, Callable[..., None]] = _with_groups(
+    {
+        "ingest": ingest_commands.ingest_command,
+        "plan": ingest_commands.plan_command,
+        "flow": flow_commands.flow_command,
+        "run": flow_commands.run_command,
+        "show": show_commands.show_table,
+        "history": show_commands.history,
+        "contract": show_commands.contract,
+        "diff": show_commands.diff,
+        "loads": show_commands.loads,
+        "report": show_commands.report,
+        "read": show_commands.read,
+        "explain": show_commands.explain,
+        "alter": alter_commands.alter,
+        "properties": alter_commands.properties,
+        "rewrite": maintenance_commands.rewrite,
+        "optimize": maintenance_commands.optimize,
+        "vacuum": maintenance_commands.vacuum,
+        "forget": maintenance_commands.forget,
+        "restore": maintenance_commands.restore,
+        "branch": iceberg_commands.branch_command,
+        "layout": iceberg_commands.layout_command,
+        "drop-feature": maintenance_commands.drop_feature,
+        "handover": maintenance_commands.handover,
+        "mirror": maintenance_commands.mirror,
+        "sql": alter_commands.sql_command,
+        "view": maintenance_commands.view,
+        "fold": maintenance_commands.fold,
+        "replay": maintenance_commands.replay_command,
+    }
+)
+
+_FOR_ICEBERG: Mapping[str, Callable[..., None]] = _with_groups(
+    {
+        "show": iceberg_commands.show_iceberg,
+        "history": iceberg_commands.history_iceberg,
+        "contract": iceberg_commands.contract_iceberg,
+        "diff": iceberg_commands.diff_iceberg,
+        "loads": iceberg_commands.loads_iceberg,
+        "report": iceberg_commands.report_iceberg,
+        "read": iceberg_commands.read_iceberg_table,
+        "alter": iceberg_commands.alter_iceberg,
+        "properties": iceberg_commands.properties_iceberg,
+        "rewrite": iceberg_commands.rewrite_iceberg,
+        "optimize": iceberg_commands.optimize_iceberg,
+        "vacuum": iceberg_commands.vacuum_iceberg,
+        "forget": iceberg_commands.forget_iceberg,
+        "restore": iceberg_commands.restore_iceberg,
+        "view": iceberg_commands.view_iceberg,
+        "fold": iceberg_commands.fold_iceberg,
+    }
+)
 """What these commands do for the table of a ``--catalog``."""
 
 _NOT_FOR_ICEBERG: Mapping[str, str] = {

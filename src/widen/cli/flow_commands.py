@@ -5,8 +5,7 @@ Source: docs/guide/flow.md, docs/guide/pipelines.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,122 +13,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from widen.cli import ingest_commands, output, shared_options
-from widen.cli.ingest_commands import report_result, stop_requested, to_listener
+from widen.cli import output, shared_options
+from widen.cli.ingest_commands import report_result, stop_requested
 from widen.cli.output import note, progress, show, show_error, show_json
 from widen.errors import WidenError
+from widen.flows.flow_options import ChainOptions, StepOptions
+from widen.model.keyword_options import with_defaults
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from widen.flows import Flow, FlowBatch
+    from widen.flows.flow_step import FlowBatch
     from widen.flows.pipelines import PipelineStep, StepResult
-    from widen.ingestion.commit_batch import OnEvent
+    from widen.flows.run_flow import Flow
+    from widen.ingestion.result import OnEvent
 
 CHAIN = ".toml"
 
 
-class Removed(str, Enum):
-    """What a flow without keys does with updates and deletions: the values of `widen.flows.run_flow.REMOVED`."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-
-
-_OPTIONS = (
-    *("to", "catalog", "partition_by", "evolve", "enable_type_widening", "config", "pins"),
-    *("max_columns", "numbers", "quarantine", "samples"),
-)
-
-
-@ingest_commands.with_ingest_options(*_OPTIONS)
 def flow_command(
-    options: Mapping[str, Any],
     source: Annotated[
         str, typer.Argument(metavar="SOURCE|CHAIN.toml", help="The table to read, or a file with a chain of flows.")
     ],
+    step: StepOptions,
+    chain: ChainOptions,
+    sinks: shared_options.EventSinkOptions,
     into: Annotated[str | None, typer.Option("--into", metavar="TABLE", help="The table to write.")] = None,
-    sql: Annotated[str | None, typer.Option("--sql", metavar="QUERY", help="A query over the table `source`.")] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keys",
-            metavar="COLUMN[=SQL]",
-            help="A column by which rows are replaced, or an expression over the source; can be repeated.",
-        ),
-    ] = None,
     checkpoint: Annotated[
         str | None, typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress.")
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop when the target has what the source has now.")] = False,
-    every: Annotated[float, typer.Option("--every", min=0, help="How often to poll the source, in seconds.")] = 5,
-    max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=1, help="Close a batch at this size, in bytes.")
-    ] = None,
-    removed: Annotated[
-        Removed, typer.Option("--removed", help="Without keys: fail on updates and deletions, or skip their versions.")
-    ] = Removed.FAIL,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Recompute the target: the first batch replaces all of its rows.")
-    ] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare the rows of each batch with the table.")] = False,
-    source_catalog: Annotated[
-        str | None,
-        typer.Option("--source-catalog", metavar="NAME|FILE.db", help="The catalog of an Iceberg table to read."),
-    ] = None,
-    events: shared_options.Events = None,
-    events_from: shared_options.EventsFrom = shared_options.EventGrade.STRUCTURAL,
-    dead_letter: shared_options.DeadLetter = None,
-    events_required: shared_options.EventsRequired = False,
-    openlineage: shared_options.Lineage = False,
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Propagate the changes of one table to another. The target's schema follows."""
-    from widen.flows import flow, flow_chain
-    from widen.flows.run_flow import check_chain, check_flow
+    from widen.flows.run_flow import check_chain, check_flow, flow, flow_chain
 
-    arguments: dict[str, Any] = {
-        **options,
-        "sql": sql,
-        "keys": _parse_keys(keys),
-        "checkpoint": checkpoint,
-        "max_bytes": max_bytes,
-        "source_catalog": source_catalog,
-        "into": into,
-    }
-    given = {name: value for name, value in arguments.items() if value is not None}
-    shared: dict[str, Any] = {
-        "every_seconds": every,
-        "rebuild": rebuild,
-        "storage_options": shared_options.storage(storage_option),
-    }
+    given: dict[str, Any] = {"into": into, "checkpoint": checkpoint, **step, "keys": _parse_keys(step["keys"])}
+    given = {name: value for name, value in given.items() if value is not None}
+    shared: dict[str, Any] = {**chain, "storage_options": shared_options.storage(storage_option)}
+    shared["on_batch"] = partial(report_batch, json)
     if source.endswith(CHAIN):
         _ensure_alone(given)
         check_chain(source, shared["storage_options"])
-        start = partial(flow_chain, source, **shared)
+        listener = sinks.listener()
+        start: Callable[..., Flow] = partial(flow_chain, source)
     else:
         _ensure_given(given, "into", "checkpoint")
-        more = {"source": source, "removed": removed.value, "verify": verify}
-        check_flow({**given, **more}, shared["storage_options"])
-        start = partial(flow, source, **given, removed=removed.value, verify=verify, **shared)
-    listener = to_listener(
-        events,
-        grade=events_from,
-        dead_letter=dead_letter,
-        must_deliver=events_required,
-        lineage=openlineage,
-        inputs=[] if source.endswith(CHAIN) else [source],
-        tables=[] if source.endswith(CHAIN) else [(into, None)],
-    )
-    _run(partial(start, on_event=listener, on_batch=partial(report_batch, json)), once=once)
+        check_flow({"source": source, **given, "storage_options": shared["storage_options"]})
+        listener = sinks.listener([source], [(into, None)])
+        start = partial(flow, source, **given)
+    _run(partial(start, **shared, on_event=listener), once=chain["once"])
 
 
 def _run(start: Callable[..., Flow], *, once: bool) -> None:
     with progress("starting Spark") as update:
         spark = update.watch(output.spark_session("flows run on it"))
         if once:
-            running = start(spark=spark, progress=update, once=True)
+            running = start(spark=spark, progress=update)
         else:
             with stop_requested() as stop:
                 running = start(spark=spark, progress=update)
@@ -177,7 +117,7 @@ def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
     yield from terminal.plan_parts(result.plan)
 
 
-def _parse_keys(words: Sequence[str] | None) -> dict[str, str] | None:
+def _parse_keys(words: Iterable[str] | None) -> dict[str, str] | None:
     """Return the keys by their columns; a column alone is its own expression."""
     from widen.model.types import quote_name
 
@@ -192,8 +132,10 @@ def _ensure_given(given: Mapping[str, object], *names: str) -> None:
 
 
 def _ensure_alone(given: Mapping[str, object]) -> None:
-    for name in given:
-        raise typer.BadParameter("Must be in the file of the chain.", param_hint=f"--{name.replace('_', '-')}")
+    defaults = with_defaults(StepOptions, {})
+    for name, value in given.items():
+        if value != defaults.get(name):
+            raise typer.BadParameter("Must be in the file of the chain.", param_hint=f"--{name.replace('_', '-')}")
 
 
 # The command run: the loads and flows of one file.
@@ -207,51 +149,31 @@ OVER_LIMIT = 3
 
 def run_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The file with the loads and flows.")],
+    sinks: shared_options.EventSinkOptions,
+    call: shared_options.CallOptions,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this step; can be repeated.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many steps may run at the same time.")] = 1,
-    events: shared_options.Events = None,
-    events_from: shared_options.EventsFrom = shared_options.EventGrade.STRUCTURAL,
-    dead_letter: shared_options.DeadLetter = None,
-    events_required: shared_options.EventsRequired = False,
-    openlineage: shared_options.Lineage = False,
-    engine: shared_options.Engine = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Run the loads and flows of a file. If a step fails, only steps that depend on it are skipped."""
     from widen.flows.pipelines import read_pipelines, run_steps, select_steps
     from widen.spark.engine import is_local
 
     def listen(step: PipelineStep) -> OnEvent | None:
-        return to_listener(
-            events,
-            grade=events_from,
-            dead_letter=dead_letter,
-            must_deliver=events_required,
-            lineage=openlineage,
-            inputs=step.source,
-            tables=[(each.into, each.arguments.get("catalog")) for each in steps],
-        )
+        return sinks.listener(step.source, [(each.into, each.arguments.get("catalog")) for each in steps])
 
-    settings = shared_options.storage(storage_option)
+    settings = call.storage
     steps = select_steps(read_pipelines(file, settings), only)
     listeners = {step.name: listen(step) for step in steps}  # a sink that cannot be used must not start Spark
     with progress("looking at the tables") as update:
-        spark = output.choose_session(engine and engine.value, update)
-        run = run_steps(
-            steps,
-            lambda step: listeners[step.name],
-            jobs,
-            settings,
-            spark,
-            update,
-            on_step=None if json else _report_step,
-        )
+        spark = output.choose_session(call.engine_name, update)
+        given = {"storage_options": settings, "spark": spark, "progress": update}
+        on_step = None if call.json else _report_step
+        run = run_steps(steps, lambda step: listeners[step.name], jobs, on_step, given)
     if not is_local(spark):
         output.note_engine(spark)
-    if json:
+    if call.json:
         show_json(run.to_value())
     else:
         show([Text(), *map(_summary_line, run.steps)])
@@ -261,7 +183,7 @@ def run_command(
 
 def _report_step(ended: StepResult) -> None:
     """Show what a step has committed, as `ingest` and `flow` do, and why it failed."""
-    from widen.flows import FlowBatch
+    from widen.flows.flow_step import FlowBatch
     from widen.report.text_format import printable
 
     if not ended.results and ended.error is None:

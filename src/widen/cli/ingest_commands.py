@@ -5,18 +5,15 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-import inspect
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from enum import Enum
-from functools import partial, wraps
+from functools import partial
 from io import StringIO
-from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -24,271 +21,42 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
-from widen.cli.shared_options import Catalog, Shown, pairs
-from widen.errors import InvalidOption, OptionConflict, OptionMissing, WidenError
+from widen.errors import OptionConflict, OptionMissing
+from widen.ingestion.ingest_options import ContractOptions, FollowOptions, GateOptions, NewFileOptions, RecordOptions
+from widen.model.keyword_options import declared
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.batches.text_batch import ContractReport
     from widen.evolution.plan import Plan
-    from widen.ingestion import IngestResult
-    from widen.ingestion.commit_batch import OnEvent
     from widen.ingestion.new_files import FileComparison
+    from widen.ingestion.result import IngestResult
     from widen.log.log_store import LogStore
 
 
-# The options of ingestions: how records are read, what the schema may become, and rules for single fields.
-#
-# Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13, #d16
+@dataclass(frozen=True, slots=True)
+class LoadChoices:
+    """How a load is verified, and whether it goes on with new files."""
 
-
-Follow: TypeAlias = Annotated[
-    bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
-]
-Once: TypeAlias = Annotated[
-    bool, typer.Option("--once", help="Like --follow, but stop when the files that exist now are loaded.")
-]
-Checkpoint: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress of the stream."),
-]
-Every: TypeAlias = Annotated[float, typer.Option("--every", min=0, help="How often to look for new files, in seconds.")]
-MaxFiles: TypeAlias = Annotated[
-    int | None, typer.Option("--max-files", min=1, help="The maximum number of files in a micro-batch.")
-]
-MaxBytes: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--max-bytes", min=1, help="Close a micro-batch at this size, in bytes; it has at least one file."),
-]
-
-
-def _choice(name: str, *values: str) -> Any:
-    """Return an enum of the values of an option; to import the enums of the planning would slow down every command."""
-    return Enum(name, {value.upper(): value for value in values}, type=str)
-
-
-Evolve = _choice("Evolve", "widen", "split", "freeze", "fail")
-Numbers = _choice("Numbers", "exact", "decimal", "double")
-Names = _choice("Names", "any-case", "exact")
-Format = _choice("Format", "json", "csv", "text", "parquet", "avro", "orc")
-TableKind = _choice("TableKind", "delta", "iceberg")
-_MANY = "can be repeated."
-
-
-def _option(kind: Any, flag: str, help: str, **details: Any) -> Any:
-    return Annotated[kind, typer.Option(flag, help=help, show_default=False, **details)]
-
-
-OPTIONS: Mapping[str, Any] = {
-    "to": _option(TableKind | None, "--to", "The format of the table; iceberg if there is a --catalog."),
-    "catalog": Catalog,
-    "partition_by": _option(
-        list[str] | None,
-        "--partition-by",
-        f"A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); {_MANY}",
-        metavar="FIELD",
-    ),
-    "branch": _option(
-        str | None, "--branch", "The branch of an Iceberg table that gets the rows; by default main.", metavar="NAME"
-    ),
-    "format": _option(Format | None, "--format", "The format of the files; by default from their names."),
-    "options": _option(
-        list[str] | None,
-        "--option",
-        f"A reader option of Spark, e.g. sep=';' or header=false; {_MANY}",
-        metavar="KEY=VALUE",
-    ),
-    "detect_types": _option(bool, "--detect-types", "Read CSV values as numbers and booleans where that is exact."),
-    "partition_folders": Annotated[
-        bool,
-        typer.Option(
-            "--partition-folders/--no-partition-folders",
-            help="Read folders named KEY=VALUE above a file as fields of its records.",
-        ),
-    ],
-    "source_columns": _option(bool, "--source-columns", "Add the columns _source_file and _loaded_at."),
-    "skip_bad_files": _option(
-        bool,
-        "--skip-bad-files",
-        "Skip files that cannot be loaded, e.g. damaged ones, and name them in the quarantine, instead of failing.",
-    ),
-    "evolve": _option(
-        Evolve | None,
-        "--evolve",
-        "widen: widen columns if that is exact, otherwise add columns; split: only add columns; freeze: change "
-        "nothing and keep values that do not fit as JSON; fail: refuse a batch that needs changes. Default: widen.",
-    ),
-    "enable_type_widening": _option(
-        bool | None,
-        "--enable-type-widening",
-        "Turn on type widening with the commit, for an existing Delta table without it, and timestampNtz for times "
-        "without a time zone. Clients without these table features then refuse the table.",
-    ),
-    "config": _option(Path | None, "--config", "A TOML file with these options.", metavar="FILE"),
-    "pins": _option(
-        list[str] | None,
-        "--pin",
-        f"Fix the type or mode of a field: a type, text, json, map or a mode, e.g. a.b='decimal(18,4)'; {_MANY}",
-        metavar="FIELD=WHAT",
-    ),
-    "exclude": _option(
-        list[str] | None, "--exclude", f"Ignore a field; upper and lower case do not matter; {_MANY}", metavar="FIELD"
-    ),
-    "mask": _option(
-        list[str] | None,
-        "--mask",
-        f"Write *** instead of the values of a field; upper and lower case do not matter; {_MANY}",
-        metavar="FIELD",
-    ),
-    "allow_unmatched": _option(
-        bool | None, "--allow-unmatched", "Allow --mask and --exclude to name fields that do not exist (yet)."
-    ),
-    "no_stats": _option(
-        list[str] | None,
-        "--no-stats",
-        f"Write no minimum and maximum of a field to the log and to footers; {_MANY}",
-        metavar="FIELD",
-    ),
-    "detect_dates": _option(
-        bool | None,
-        "--detect-dates/--no-detect-dates",
-        "Read strings that are dates or UTC timestamps as dates and timestamps.",
-    ),
-    "detect_maps": _option(
-        bool | None,
-        "--detect-maps/--no-detect-maps",
-        "Read objects as maps if they have many different keys, but only a few each.",
-    ),
-    "epoch_unit": _option(
-        list[str] | None,
-        "--epoch-unit",
-        f"The unit of integers in a timestamp field: s, ms, us or ns; {_MANY}",
-        metavar="FIELD=UNIT",
-    ),
-    "max_columns": _option(
-        int | None,
-        "--max-columns",
-        "The maximum number of leaf columns; further fields are kept as JSON. Default: 2000.",
-        min=1,
-    ),
-    "max_record_size": _option(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Rebuild every record from the table and compare it with the source.")
+    ] = False
+    verify_share: Annotated[
+        float | None,
+        typer.Option("--verify-share", metavar="SHARE", min=0, max=1, help="Verify a share of the records, e.g. 0.1."),
+    ] = None
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep ingesting new files until interrupted; needs --checkpoint.")
+    ] = False
+    checkpoint: Annotated[
         str | None,
-        "--max-record-size",
-        "The maximum size of a record or a line, after decompression, e.g. 256MB. Default: 64MB.",
-        metavar="SIZE",
-    ),
-    "max_keys": _option(
-        int | None,
-        "--max-keys",
-        "The maximum number of keys in one field; a batch with more is refused. Default: 10000.",
-        min=1,
-    ),
-    "numbers": _option(
-        Numbers | None,
-        "--numbers",
-        "What fractions become. exact: double where that is exact (default); decimal: the digits as written; "
-        "double: one column of doubles, rounded where needed, but not in maps and sources with types.",
-    ),
-    "names": _option(
-        Names | None,
-        "--names",
-        "When two names mean one field. any-case: if they differ in case only (default); exact: if they are equal.",
-    ),
-    "allow_nan": _option(
-        bool | None,
-        "--allow-nan/--no-allow-nan",
-        "Read NaN, Infinity and -Infinity in JSON as doubles; otherwise a record with one is corrupt.",
-    ),
-    "quarantine": _option(
-        str | None,
-        "--quarantine",
-        "The table for records that do not fit partition, NOT NULL or CHECK columns; by default next to the table.",
-        metavar="TABLE",
-    ),
-    "samples": _option(
-        Shown | None,
-        "--samples",
-        "How plans, events and the history show values. masked: letters as x, digits as 9 (default).",
-    ),
-    "strict": _option(
-        bool,
-        "--strict",
-        "Fail if an option names an unknown field, or if records of a key have equal sequences.",
-    ),
-    "layout_of": _option(
-        str | None, "--layout-of", "Create a new table with the columns of this one.", metavar="TABLE"
-    ),
-    "envelope": _option(
-        str | None,
-        "--envelope",
-        "The shape of the envelopes around the records: debezium. For others, see --config.",
-        metavar="NAME",
-    ),
-    "key": _option(
-        list[str] | None,
-        "--key",
-        f"A field that identifies a row: records replace the row of their key; {_MANY}",
-        metavar="FIELD",
-    ),
-    "sequence_by": _option(
-        str | None,
-        "--sequence-by",
-        "The field that says which record of a --key is the newest; by default the last batch wins.",
-        metavar="FIELD",
-    ),
-    "delete_when": _option(
-        str | None,
-        "--delete-when",
-        "A condition for records that delete the row of their --key, e.g. \"op = 'd'\".",
-        metavar="SQL",
-    ),
-    "missing": _option(
-        str | None,
-        "--missing",
-        "With --key: fields that a record lacks become null (default), or keep the value of the row.",
-        metavar="null|keep",
-    ),
-    "history": _option(
-        bool | None,
-        "--history/--no-history",
-        "With --key and --sequence-by, keep every version of a row, with _valid_from, _valid_to and _is_current.",
-    ),
-}
-"""The options, by the keyword arguments of an ingestion."""
+        typer.Option("--checkpoint", metavar="DIR", help="The directory that records the progress of the stream."),
+    ] = None
+    every: Annotated[float, typer.Option("--every", min=0, help="How often to look for new files, in seconds.")] = 5
 
 
-def with_ingest_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options to a command, which gets their values as ``options``, by argument.
-
-    Args:
-        names: Keys of `OPTIONS`; by default all.
-    """
-    options = {name: OPTIONS[name] for name in names or OPTIONS}
-    extra = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS.get(name), annotation=option)
-        for name, option in options.items()
-    ]
-
-    def decorator(command: Callable[..., None]) -> Callable[..., None]:
-        before = inspect.signature(command, eval_str=True).parameters.values()
-        own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in before if each.name != "options"]
-
-        @wraps(command)
-        def wrapper(**given: Any) -> None:
-            values = {name: _to_argument(name, given.pop(name)) for name in options}
-            command(**given, options=values)
-
-        wrapper.__signature__ = inspect.Signature([*own, *extra])  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {each.name: each.annotation for each in (*own, *extra)}
-        return wrapper
-
-    return decorator
-
-
-def ensure_options_valid(
-    source: Sequence[str], into: str | None, options: Mapping[str, Any], settings: Mapping[str, str] | None, **how: Any
-) -> None:
+def ensure_options_valid(source: Sequence[str], into: str | None, options: Mapping[str, Any], **how: Any) -> None:
     """Check the options and places of an ingestion before Spark starts, which takes seconds.
 
     Args:
@@ -296,119 +64,61 @@ def ensure_options_valid(
         into: The table; None without one.
         how: Arguments of `widen.ingestion.options.check_places`.
     """
-    from widen.ingestion.options import check_places, parse_keys, parse_options, to_quarantine
-    from widen.targets import find_table
+    from widen.ingestion.options import check_options, check_places, parse_keys, parse_options
 
-    table = {name: options[name] for name in ("to", "catalog", "partition_by", "branch")}
-    rest: Any = {name: options[name] for name in options if name not in (*table, "layout_of")}
-    _, policy = parse_options(rest)
-    parse_keys(rest, policy)
-    found = kept_in = None
+    options = {**options, "layout_of": None}  # only a session may reach that table
     if into is not None:
-        found = find_table(into, settings, **table)
-        kept_in = to_quarantine(options["quarantine"], found)
-    check_places(source, found, quarantine=kept_in, storage_options=settings, **how)
-
-
-_DEFAULTS: Mapping[str, object] = {
-    "detect_types": False,
-    "partition_folders": True,
-    "source_columns": False,
-    "skip_bad_files": False,
-    "strict": False,
-}
-_PAIRS: Mapping[str, str] = {"pins": "--pin", "epoch_unit": "--epoch-unit", "options": "--option"}
-
-
-def _to_argument(name: str, value: Any) -> Any:
-    if name in _PAIRS:
-        return pairs(value, _PAIRS[name]) or None
-    return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value
+        check_options(source, into, options, **how)
+        return
+    _, policy = parse_options(options)
+    parse_keys(options, policy)
+    check_places(source, None, options, **how)
 
 
 CHANGES, REFUSED = 2, 3
 """The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
 
 
-@with_ingest_options()
 def ingest_command(
     source: shared_options.Sources,
     into: shared_options.Into,
-    options: Mapping[str, Any],
-    new: shared_options.OnlyNew = False,
-    new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
-    changed: shared_options.ChangedFiles = shared_options.ChangedChoice.FAIL,
-    max_corrupt: shared_options.MaxCorrupt = None,
-    max_quarantined: shared_options.MaxKeptOut = None,
-    fail_on: shared_options.FailOn = None,
-    park_over_limit: shared_options.ParkOverLimit = False,
-    verify: bool = typer.Option(
-        False, "--verify", help="Rebuild every record from the table and compare it with the source."
-    ),
-    verify_share: shared_options.VerifyShare = None,
-    plan_hash: shared_options.PlanHash = None,
-    events: shared_options.Events = None,
-    events_from: shared_options.EventsFrom = shared_options.EventGrade.STRUCTURAL,
-    dead_letter: shared_options.DeadLetter = None,
-    events_required: shared_options.EventsRequired = False,
-    openlineage: shared_options.Lineage = False,
-    follow: Follow = False,
-    once: Once = False,
-    checkpoint: Checkpoint = None,
-    every: Every = 5,
-    max_files: MaxFiles = None,
-    max_bytes: MaxBytes = None,
-    engine: shared_options.Engine = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
+    gate: GateOptions,
+    choices: LoadChoices,
+    following: FollowOptions,
+    sinks: shared_options.EventSinkOptions,
+    call: shared_options.CallOptions,
+    options: RecordOptions,
 ) -> None:
     """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
-    from widen.ingestion import ingest
+    from widen.ingestion.ingest_options import LimitOptions
+    from widen.ingestion.interval import ingest
     from widen.ingestion.options import parse_limits
 
-    settings = shared_options.storage(storage_option)
-    arguments = {**options, "verify": verify_share or verify, "storage_options": settings}
-    report = partial(report_result, into, json)
-    limits = {"--checkpoint": checkpoint, "--max-files": max_files, "--max-bytes": max_bytes}
-    gate = {"max_corrupt": max_corrupt, "max_quarantined": max_quarantined, "fail_on": fail_on and fail_on.value}
-    alone = {
-        "--plan-hash": plan_hash,
-        "--new": new or None,
-        "--park-over-limit": park_over_limit or None,
-        **_given_with_new(new_by, changed),
+    shared: dict[str, Any] = {
+        **options,
+        "verify": choices.verify_share or choices.verify,
+        "storage_options": call.storage,
     }
-    ensure_options_apply(alone, limits, follows=follow or once)
-    parse_limits(**gate)
-    ensure_new(new, {**_given_with_new(new_by, changed), "--park-over-limit": park_over_limit or None})
-    if (follow or once) and checkpoint is None:
+    report, follows = partial(report_result, into, call.json), choices.follow or following["once"]
+    limits: dict[str, Any] = {name: gate.get(name) for name in declared(LimitOptions)}
+    alone = {"--plan-hash": gate["plan_hash"], "--new": gate["new"] or None, **_given_with_new(gate)}
+    bounds = {"--max-files": following["max_files"], "--max-bytes": following["max_bytes"]}
+    ensure_options_apply(alone, {"--checkpoint": choices.checkpoint, **bounds}, follows=follows)
+    parse_limits(**limits)
+    ensure_new(gate["new"], _given_with_new(gate))
+    if follows and choices.checkpoint is None:
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
-    ensure_options_valid(source, into, options, settings, checkpoint=checkpoint, is_new=new, follows=follow or once)
-    arguments["on_event"] = to_listener(
-        events,
-        grade=events_from,
-        dead_letter=dead_letter,
-        must_deliver=events_required,
-        lineage=openlineage,
-        inputs=source,
-        tables=[(into, options["catalog"]), (options["quarantine"], options["catalog"])],
-    )
-    if follow or once:
-        assert checkpoint is not None
-        arguments |= {**gate, "max_files": max_files, "max_bytes": max_bytes, "every_seconds": every, "once": once}
-        follow_source(source, into, checkpoint, report, arguments, engine and engine.value)
+    ensure_options_valid(source, into, {**shared, "new": gate["new"]}, checkpoint=choices.checkpoint)
+    tables = [(place, shared["catalog"]) for place in (into, shared["quarantine"])]
+    shared["on_event"] = sinks.listener(source, tables)
+    if follows:
+        assert choices.checkpoint is not None
+        shared |= {**limits, **following, "every_seconds": choices.every}
+        follow_source(source, into, choices.checkpoint, report, shared, call.engine_name)
         return
     with progress("looking at the table") as update:
-        spark = output.choose_session(engine and engine.value, update)
-        arguments |= {
-            **gate,
-            "new": new,
-            "new_by": new_by.value,
-            "park_over_limit": park_over_limit,
-            "changed": changed.value,
-            "plan_hash": plan_hash,
-            "progress": update,
-        }
-        result = ingest(source, into, spark=spark, **arguments)
+        spark = output.choose_session(call.engine_name, update)
+        result = ingest(source, into, spark=spark, progress=update, **gate, **shared)
     output.note_engine(spark)
     if not report(result):
         raise typer.Exit(1)
@@ -450,48 +160,35 @@ def report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     return False
 
 
-@with_ingest_options()
 def plan_command(
     source: shared_options.Sources,
-    options: Mapping[str, Any],
+    new_files: NewFileOptions,
+    call: shared_options.CallOptions,
+    options: RecordOptions,
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
-    new: shared_options.OnlyNew = False,
-    new_by: shared_options.FilesBy = shared_options.NewBy.PATH,
-    changed: shared_options.ChangedFiles = shared_options.ChangedChoice.FAIL,
-    engine: shared_options.Engine = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show what an ingestion would change. Exit codes: 0 nothing, 2 changes, 3 refused or quarantined, 1 an error."""
-    from widen.ingestion import check_contract, plan
-    from widen.ingestion.interval import read_contract
+    from widen.ingestion.interval import check_contract, plan, read_contract
     from widen.report import terminal
 
     if into is None and contract is None:
         raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
-    settings = shared_options.storage(storage_option)
-    ensure_new(new, _given_with_new(new_by, changed))
+    shared: dict[str, Any] = {**options, **new_files, "storage_options": call.storage}
+    ensure_new(new_files["new"], _given_with_new(new_files))
     if contract is not None:
         read_contract(contract)
-    ensure_options_valid(source, into, options, settings, is_new=new, writes=False)
+    ensure_options_valid(source, into, shared, writes=False)
     planned = report = None
     with progress("looking at the table") as update:
-        spark = output.choose_session(engine and engine.value, update)
+        shared |= {"spark": output.choose_session(call.engine_name, update), "progress": update}
         if contract is not None:
-            reading = {name: options[name] for name in ("format", "options", "detect_types", "numbers", "allow_nan")}
-            report = check_contract(source, contract, spark=spark, **reading)
+            reading = {name: shared[name] for name in declared(ContractOptions) if name in shared}
+            report = check_contract(source, contract, **reading)
         if into is not None:
-            options = {
-                **options,
-                "new": new,
-                "new_by": new_by.value,
-                "changed": changed.value,
-                "storage_options": settings,
-            }
-            planned = plan(source, into, spark=spark, **options)
-    output.note_engine(spark)
-    if json:
+            planned = plan(source, into, **shared)
+    output.note_engine(shared["spark"])
+    if call.json:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
     else:
@@ -588,73 +285,17 @@ def _result_parts(result: IngestResult, into: str) -> Iterator[RenderableType]:
 # Source: docs/evolution-rules.md#one-interval
 
 
-def to_listener(
-    events: Sequence[str] | None,
-    *,
-    grade: shared_options.EventGrade = shared_options.EventGrade.STRUCTURAL,
-    dead_letter: Path | None = None,
-    must_deliver: bool = False,
-    lineage: bool = False,
-    inputs: Sequence[str] = (),
-    tables: Iterable[tuple[str | None, str | None]] = (),
-) -> OnEvent | None:
-    """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
-
-    Args:
-        events: Files, and URLs with http or https.
-        inputs: The sources, for OpenLineage.
-        tables: The tables that are written, each with its catalog, if any.
-
-    Raises:
-        InvalidOption: an option needs a URL and has no URL, the URL cannot be used, or a vacuum of a table would delete
-            a file.
-    """
-    given = {"--dead-letter": dead_letter, "--events-required": must_deliver or None}
-    is_url = [event.partition("://")[0].lower() in ("http", "https") for event in events or ()]
-    for event, sends in zip(events or (), is_url, strict=True):
-        if "://" in event and not sends:
-            raise InvalidOption(option="--events", value=event, expected="Must be a file, or a URL with http or https.")
-    if not any(is_url):
-        for option, value in given.items():
-            if value is not None:
-                raise OptionMissing(option="--events with a URL", expected=f"{option} needs it.")
-    if not events and not lineage:
-        return None
-    from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
-    from widen.sources.places import ensure_file_outlives_vacuum
-
-    files = [("--events", event) for event, sends in zip(events or (), is_url, strict=True) if not sends]
-    files += [] if dead_letter is None else [("--dead-letter", str(dead_letter))]
-    folders = [_folder_of(into, catalog) for into, catalog in tables if into is not None] if files else []
-    for option, file in files:
-        ensure_file_outlives_vacuum(option, file, folders)
-    sinks: list[OnEvent] = []
-    for event, sends in zip(events or (), is_url, strict=True):
-        if not sends:
-            sinks.append(EventFile(Path(event)))
-            continue
-        sinks.append(Webhook(url=event, grade=grade.value, dead_letter=dead_letter, must_deliver=must_deliver))
-    if lineage:
-        sinks.append(OpenLineage(inputs=list(inputs), must_deliver=must_deliver))
-    return sinks[0] if len(sinks) == 1 else EventSinks(sinks)
-
-
-def _folder_of(into: str, catalog: str | None) -> str | None:
-    """Return the folder of a table; None if it is not known yet."""
-    if catalog is None:
-        return into
-    from widen.targets import find_table
-
-    with suppress(WidenError):  # the load itself says it
-        return find_table(into, None, catalog=catalog).folder()
-    return None
-
-
-def _given_with_new(new_by: shared_options.NewBy, changed: shared_options.ChangedChoice) -> dict[str, object]:
+def _given_with_new(gate: Mapping[str, Any]) -> dict[str, object]:
+    """Return the options that need ``--new``, with their values if they are given."""
+    options = {name: option for name, (_, option) in declared(GateOptions).items() if name in _WITH_NEW}
+    given = {name: gate.get(name, option.default) for name, option in options.items()}
     return {
-        "--new-by": None if new_by is shared_options.NewBy.PATH else new_by.value,
-        "--changed": None if changed is shared_options.ChangedChoice.FAIL else changed.value,
+        f"--{name.replace('_', '-')}": None if value == options[name].default else value
+        for name, value in given.items()
     }
+
+
+_WITH_NEW = ("new_by", "changed", "park_over_limit")
 
 
 def ensure_new(new: bool, options: Mapping[str, object]) -> None:
@@ -702,7 +343,7 @@ def follow_source(
         checkpoint: The directory that records the progress of the stream.
         options: Keyword arguments of `widen.ingest_stream`.
     """
-    from widen.ingestion import ingest_stream
+    from widen.ingestion.stream import ingest_stream
     from widen.log.log_store import LogStore
     from widen.spark.engine import is_local
     from widen.spark.session import is_driver

@@ -24,6 +24,7 @@ from widen.cli.ingest_commands import stop_requested
 from widen.cli.output import note, progress, show, show_json, show_line
 from widen.errors import HandoverUnproven, InvalidOption, OptionConflict, ProtectedVersionsRemain, RetentionNotExpired
 from widen.errors.family import printable_lines
+from widen.ingestion.ingest_options import NanOptions
 from widen.model.display import Step
 
 if TYPE_CHECKING:
@@ -441,35 +442,24 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
 def replay_command(
     quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
     into: shared_options.Into,
+    nan: NanOptions,
+    call: shared_options.CallOptions,
     catalog: shared_options.Catalog = None,
     branch: Annotated[
         str | None, typer.Option(help="The branch of an Iceberg table that gets the rows; by default main.")
     ] = None,
-    allow_nan: Annotated[
-        bool | None,
-        typer.Option(
-            "--allow-nan/--no-allow-nan",
-            help="Read NaN, Infinity and -Infinity in JSON as doubles.",
-            show_default=False,
-        ),
-    ] = None,
-    engine: shared_options.Engine = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Move records from a quarantine to the table. Moves only those that fit the table now, in one commit."""
-    from widen.ingestion import replay
-    from widen.ingestion.replay_quarantine import ensure_replayable
+    from widen.ingestion.replay_quarantine import ensure_replayable, replay
     from widen.report import terminal, text_format
 
-    settings = shared_options.storage(storage_option)
-    place: dict[str, Any] = {"catalog": catalog, "branch": branch, "storage_options": settings}
+    place: dict[str, Any] = {"catalog": catalog, "branch": branch, "storage_options": call.storage}
     ensure_replayable(quarantine, into, **place)
     with progress("looking at the table") as update:
-        spark = output.choose_session(engine and engine.value, update)
-        result = replay(quarantine, into, **place, allow_nan=allow_nan, spark=spark, progress=update)
+        spark = output.choose_session(call.engine_name, update)
+        result = replay(quarantine, into, **place, **nan, spark=spark, progress=update)
     output.note_engine(spark)
-    if json:
+    if call.json:
         show_json(result.to_value())
         return
     left = f"{text_format.count_text(result.left)} left in the quarantine"

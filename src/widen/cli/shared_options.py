@@ -1,28 +1,34 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and the options of keyword arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache, partial, wraps
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ForwardRef,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import typer
 
+from widen.errors import InvalidOption, OptionMissing, WidenError
+from widen.model.keyword_options import Option, declared
 
-class ChangedChoice(str, Enum):
-    """What to do with changed files: the values of `widen.ingestion.new_files.Changed`."""
-
-    FAIL = "fail"
-    LOAD = "load"
-    SKIP = "skip"
-
-
-class Severe(str, Enum):
-    """The grades that a batch can fail on: values of `widen.evolution.plan.Grade`."""
-
-    CONFLICT = "conflict"
-    STRUCTURAL = "structural"
+if TYPE_CHECKING:
+    from widen.ingestion.result import OnEvent
 
 
 class Shown(str, Enum):
@@ -79,6 +85,14 @@ Version: TypeAlias = Annotated[int | None, typer.Option("--version", min=0, help
 Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", min=1, help="The maximum number; by default all.")]
 
 
+StorageOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option", metavar="KEY=VALUE", help="A setting of the object store of the table; can be repeated."
+    ),
+]
+
+
 class EngineChoice(str, Enum):
     """The values of ``--engine``; see `widen.spark.engine.Engine`."""
 
@@ -95,71 +109,6 @@ Engine: TypeAlias = Annotated[
         "process; spark: on Spark.",
     ),
 ]
-OnlyNew: TypeAlias = Annotated[
-    bool, typer.Option("--new", help="Load only files that the table has not loaded; see `widen loads`.")
-]
-
-
-class NewBy(str, Enum):
-    """What identifies a file: the values of `widen.ingestion.new_files.PATH` and `CONTENT`."""
-
-    PATH = "path"
-    CONTENT = "content"
-
-
-FilesBy: TypeAlias = Annotated[
-    NewBy,
-    typer.Option(
-        "--new-by",
-        help="With --new: how to recognize a loaded file. path: by path, size and time; content: by content, whatever "
-        "its name.",
-    ),
-]
-ChangedFiles: TypeAlias = Annotated[
-    ChangedChoice,
-    typer.Option(
-        "--changed",
-        help="With --new: what to do with files whose size or time has changed since they were loaded. fail: load "
-        "nothing; load: load them again as a whole; skip: leave them out.",
-    ),
-]
-MaxCorrupt: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-corrupt", metavar="N|P%", help="Refuse a batch with more corrupt lines than this number or share."
-    ),
-]
-MaxKeptOut: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--max-quarantined",
-        metavar="N|P%",
-        help="Refuse a batch with more quarantined records than this number or share.",
-    ),
-]
-FailOn: TypeAlias = Annotated[
-    Severe | None, typer.Option("--fail-on", help="Refuse a batch whose plan has changes of this grade or worse.")
-]
-ParkOverLimit: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--park-over-limit",
-        help="With --new: if a batch is refused, load its other files. The quarantine names the files that are left "
-        "out, and later loads skip them; see `widen loads`.",
-    ),
-]
-PlanHash: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--plan-hash", metavar="HASH", help="Fail unless the plan has this hash; see `widen plan`."),
-]
-Events: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--events",
-        metavar="FILE|URL",
-        help="Append each event to a file, as a line of JSON, or send it to a URL as a CloudEvent; can be repeated.",
-    ),
-]
 
 
 class EventGrade(str, Enum):
@@ -172,25 +121,115 @@ class EventGrade(str, Enum):
     STRUCTURAL = "structural"
 
 
-EventsFrom: TypeAlias = Annotated[
-    EventGrade,
-    typer.Option(
-        "--events-from",
-        help="Send only changes of this grade or worse to a URL. Failures, unreadable files and stopped fields are "
-        "always sent; all sends every event.",
-    ),
-]
-DeadLetter: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--dead-letter", metavar="FILE", help="Append the events that a URL does not accept to a file."),
-]
-EventsRequired: TypeAlias = Annotated[
-    bool, typer.Option("--events-required", help="Fail after the commit if an event cannot be delivered to a URL.")
-]
-Lineage: TypeAlias = Annotated[
-    bool,
-    typer.Option("--openlineage", help="Send each load to OpenLineage, as its client is configured (OPENLINEAGE_URL)."),
-]
+@dataclass(frozen=True, slots=True)
+class EventSinkOptions:
+    """Where the events of a load go."""
+
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--events",
+            metavar="FILE|URL",
+            help="Append each event to a file, as a line of JSON, or send it to a URL as a CloudEvent; can be "
+            "repeated.",
+        ),
+    ] = None
+    events_from: Annotated[
+        EventGrade,
+        typer.Option(
+            "--events-from",
+            help="Send only changes of this grade or worse to a URL. Failures, unreadable files and stopped fields are "
+            "always sent; all sends every event.",
+        ),
+    ] = EventGrade.STRUCTURAL
+    dead_letter: Annotated[
+        Path | None,
+        typer.Option("--dead-letter", metavar="FILE", help="Append the events that a URL does not accept to a file."),
+    ] = None
+    events_required: Annotated[
+        bool, typer.Option("--events-required", help="Fail after the commit if an event cannot be delivered to a URL.")
+    ] = False
+    openlineage: Annotated[
+        bool,
+        typer.Option(
+            "--openlineage", help="Send each load to OpenLineage, as its client is configured (OPENLINEAGE_URL)."
+        ),
+    ] = False
+
+    def listener(
+        self, inputs: Sequence[str] = (), tables: Iterable[tuple[str | None, str | None]] = ()
+    ) -> OnEvent | None:
+        """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
+
+        Args:
+            inputs: The sources, for OpenLineage.
+            tables: The tables that are written, each with its catalog, if any.
+
+        Raises:
+            InvalidOption: an option needs a URL and has no URL, the URL cannot be used, or a vacuum of a table would
+                delete a file.
+        """
+        events, urls = self.events or [], [each for each in self.events or () if _is_url(each)]
+        for event in events:
+            if "://" in event and event not in urls:
+                expected = "Must be a file, or a URL with http or https."
+                raise InvalidOption(option="--events", value=event, expected=expected)
+        for option, value in {"--dead-letter": self.dead_letter, "--events-required": self.events_required}.items():
+            if value and not urls:
+                raise OptionMissing(option="--events with a URL", expected=f"{option} needs it.")
+        if not events and not self.openlineage:
+            return None
+        from widen.ingestion.event_sinks import EventFile, EventSinks, OpenLineage, Webhook
+        from widen.sources.places import ensure_file_outlives_vacuum
+
+        files = [("--events", event) for event in events if event not in urls]
+        files += [] if self.dead_letter is None else [("--dead-letter", str(self.dead_letter))]
+        folders = [_folder_of(into, catalog) for into, catalog in tables if into is not None] if files else []
+        for option, file in files:
+            ensure_file_outlives_vacuum(option, file, folders)
+        to_url = partial(
+            Webhook, grade=self.events_from.value, dead_letter=self.dead_letter, must_deliver=self.events_required
+        )
+        sinks: list[OnEvent] = [to_url(url=each) if each in urls else EventFile(Path(each)) for each in events]
+        if self.openlineage:
+            sinks.append(OpenLineage(inputs=list(inputs), must_deliver=self.events_required))
+        return sinks[0] if len(sinks) == 1 else EventSinks(sinks)
+
+
+def _is_url(event: str) -> bool:
+    return event.partition("://")[0].lower() in ("http", "https")
+
+
+def _folder_of(into: str, catalog: str | None) -> str | None:
+    """Return the folder of a table; None if it is not known yet."""
+    if catalog is None:
+        return into
+    from widen.targets import find_table
+
+    with suppress(WidenError):  # the load itself says it
+        return find_table(into, None, catalog=catalog).folder()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """Where a command works, and how it shows its result."""
+
+    engine: Engine = None
+    json: Json = False
+    storage_option: StorageOptions = None
+
+    @property
+    def engine_name(self) -> str | None:
+        """The engine that was asked for."""
+        return self.engine and self.engine.value
+
+    @property
+    def storage(self) -> dict[str, str]:
+        """The settings of the object store."""
+        return storage(self.storage_option)
+
+
 Acknowledge: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -199,18 +238,8 @@ Acknowledge: TypeAlias = Annotated[
         help="Record in the table that a decision of the report has been made, e.g. tags; can be repeated.",
     ),
 ]
-VerifyShare: TypeAlias = Annotated[
-    float | None,
-    typer.Option("--verify-share", metavar="SHARE", min=0, max=1, help="Verify a share of the records, e.g. 0.1."),
-]
 Samples: TypeAlias = Annotated[
     Shown, typer.Option("--samples", help="How values are shown. masked: letters as x, digits as 9.")
-]
-StorageOptions: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option", metavar="KEY=VALUE", help="A setting of the object store of the table; can be repeated."
-    ),
 ]
 
 
@@ -236,3 +265,86 @@ def storage(words: Sequence[str] | None) -> dict[str, str]:
         typer.BadParameter: one does not have the form KEY=VALUE.
     """
     return pairs(words, "--storage-option")
+
+
+# Groups of options: a parameter of a command that stands for several options.
+
+
+_NAME = re.compile(r"[a-z_]*\.?[A-Z]\w*")
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of its groups.
+
+    A group is a parameter whose type is a dataclass or a class of keyword arguments. Those get the values as arguments.
+    """
+    named = [each for each in command.__annotations__.values() if _NAME.fullmatch(str(each))]
+    if not any(_members(eval(each, command.__globals__)) for each in named):  # cheaper than to evaluate all of them
+        return command
+    own: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        members = _members(each.annotation)
+        own += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)] if members is None else members
+        if members is not None:
+            groups[each.name] = each.annotation, [member.name for member in members]
+
+    @wraps(command)
+    def wrapper(**given: Any) -> None:
+        made = {}
+        for group, (kind, names) in groups.items():
+            values = {name: given.pop(name) for name in names}
+            made[group] = kind(**(values if is_dataclass(kind) else _to_arguments(kind, values)))
+        command(**given, **made)
+
+    wrapper.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in own}
+    return wrapper
+
+
+@cache
+def _members(group: Any) -> list[inspect.Parameter] | None:
+    """Return the options of a group; None if it is not one."""
+    if is_dataclass(group):
+        hints = get_type_hints(group, include_extras=True)
+        defaults = {each.name: each.default for each in fields(group)}
+    elif is_typeddict(group):
+        options = {name: option for name, (_, option) in declared(group).items() if option.help is not None}
+        hints = {name: _option_type(name, declared(group)[name][0], option) for name, option in options.items()}
+        defaults = {name: option.default for name, option in options.items()}
+    else:
+        return None
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, kind, default=defaults[name], annotation=hints[name]) for name in hints]
+
+
+def _option_type(name: str, kind: Any, option: Option) -> Any:
+    """Return the type of an option of the command line, from the type of the argument."""
+    kinds = get_args(kind) or (kind,)
+    other: Any = str if isinstance(kind, ForwardRef) else list[str]
+    value = next((each for each in (str, bool, int, float) if each in kinds), other)
+    if option.choices:
+        value = _EnumType(name, {each.upper(): each for each in option.choices}, type=str)
+    is_shown = option.default not in (None, False)
+    details: dict[str, Any] = {"metavar": option.metavar, "min": option.minimum, "help": option.help}
+    return Annotated[
+        value | None if option.default is None else value,
+        typer.Option(_flag(name, option), show_default=is_shown, **details),
+    ]
+
+
+_EnumType: Any = Enum  # its values are not known to a type checker
+
+
+def _to_arguments(group: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _to_argument(name, *declared(group)[name], value) for name, value in values.items()}
+
+
+def _to_argument(name: str, kind: Any, option: Option, value: Any) -> Any:
+    if isinstance(value, list) and get_origin(get_args(kind)[0]) is Mapping:
+        return pairs(value, _flag(name, option)) or None
+    return value.value if isinstance(value, Enum) else value or None if isinstance(value, list) else value
+
+
+def _flag(name: str, option: Option) -> str:
+    return option.flag or f"--{name.replace('_', '-')}"

@@ -9,10 +9,10 @@ Source: docs/guide/flow.md
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -495,6 +495,10 @@ class FlowBatch:
             "isRebuild": self.is_rebuild,
             "result": None if self.result is None else self.result.to_value(),
         }
+
+
+OnBatch: TypeAlias = Callable[[FlowBatch], object]
+"""Called with the result of each batch after its commit."""
 
 
 # The checkpoint of a flow: what the flow reads and writes, and how far it has read.

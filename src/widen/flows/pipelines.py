@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from enum import Enum
-from inspect import signature
 from os import PathLike, fspath
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -20,17 +20,17 @@ import msgspec
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, WidenError
 from widen.errors.tables import open_failure
 from widen.flows.flow_step import FlowBatch
-from widen.flows.run_flow import ChainStep, check_step, flow
-from widen.ingestion.commit_batch import OnEvent
+from widen.flows.run_flow import FLOW_SETTINGS, check_step, ensure_step, flow
+from widen.ingestion.ingest_options import EventOptions, IngestOptions, LimitOptions, SessionOptions, TableOptions
 from widen.ingestion.interval import ingest
-from widen.ingestion.options import parse_keys, parse_limits, parse_options
-from widen.ingestion.result import IngestResult
+from widen.ingestion.options import at_place, ensure_known, parse_keys, parse_limits, parse_options
+from widen.ingestion.result import IngestResult, OnEvent
 from widen.model.argument_types import check_arguments, ensure_argument_types
-from widen.model.display import Progress, did_you_mean, html_table, list_lines, no_progress
+from widen.model.display import did_you_mean, html_table, list_lines
+from widen.model.keyword_options import Unpack, declared, with_defaults
 from widen.sources.listing import to_place
 from widen.spark.engine import Engine, LocalSession, Session, open_session, require_spark
 from widen.spark.session import activate_session
-from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 
 
@@ -169,26 +169,22 @@ def run(
     *,
     only: Sequence[str] | None = None,
     jobs: int = 1,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    progress: Progress = no_progress,
-    on_event: OnEvent | None = None,
     on_step: OnStep | None = None,
+    **options: Unpack[EventOptions],
 ) -> PipelineRun:
     """Run the loads and flows of a file once.
 
     The whole file is checked before the first step starts. A step that fails does not stop the others, unless it feeds
     them: a step waits for the earlier ones that write its source, or that its ``after`` names.
 
+    ``progress`` gets the name of the load or flow before each step of the work. With several jobs, ``on_event`` is
+    called from several threads.
+
     Args:
         file: A TOML file with tables ``[[load]]`` and ``[[flow]]``, whose keys are arguments of `ingest` and `flow`,
             and ``name`` and ``after``. The table ``[defaults]`` has arguments for all loads.
         only: The names of the steps to run; by default all.
         jobs: How many steps may run at the same time. Steps that write the same table run one after another.
-        storage_options: See `ingest`; for all steps.
-        spark: See `ingest`.
-        progress: Called with a description of each step of the work, after the name of the load or flow.
-        on_event: See `ingest`. With several jobs it is called from several threads.
         on_step: Called with the result of each load or flow when it ends.
 
     Returns:
@@ -200,35 +196,34 @@ def run(
 
     Source: docs/guide/pipelines.md
     """
-    steps = select_steps(read_pipelines(file, storage_options), only)
-    return run_steps(steps, lambda _: on_event, jobs, storage_options, spark, progress, on_step)
+    steps = select_steps(read_pipelines(file, options["storage_options"]), only)
+    return run_steps(steps, lambda _: options["on_event"], jobs, on_step, options)
 
 
 def run_steps(
     steps: Sequence[PipelineStep],
     listen: Callable[[PipelineStep], OnEvent | None],
-    jobs: int,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    progress: Progress = no_progress,
+    jobs: int = 1,
     on_step: OnStep | None = None,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> PipelineRun:
     """Run steps, each when the earlier ones that it waits for have ended.
 
     Args:
         listen: Returns what gets the events of a step.
-        jobs: See `run`, as for the rest.
+        given: Other arguments of `run`.
 
     Raises:
         InvalidOption: the number of jobs is not positive.
     """
+    options = with_defaults(SessionOptions, given)
     if jobs < 1:
         raise InvalidOption(option="jobs", value=jobs, expected="Must be an integer >= 1.")
-    shared = {"storage_options": storage_options, "spark": open_session(spark) if steps else spark}
+    shared = {**options, "spark": open_session(options["spark"]) if steps else None}
 
     def execute(step: PipelineStep) -> StepResult:
         def say(text: str) -> object:
-            return progress(f"{step.name}: {text}")
+            return options["progress"](f"{step.name}: {text}")
 
         return _execute(step, {**shared, "progress": say, "on_event": listen(step)})
 
@@ -315,14 +310,11 @@ def _message(error: Exception) -> str:
 # The file.
 
 
-LOAD_SETTINGS = frozenset(signature(ingest).parameters) - {
-    *("source", "into", "storage_options", "spark", "progress", "on_event"),
+LOAD_SETTINGS = declared(IngestOptions).keys() - {
+    *declared(EventOptions),
     *("plan_hash", "txn"),  # of one batch, and a file is run again and again
 }
-"""The arguments of a load, apart from ``source`` and ``into``."""
-
-FLOW_SETTINGS = frozenset(ChainStep.__struct_fields__) - {"source", "into"}
-"""The arguments of a flow, apart from ``source`` and ``into``."""
+"""The arguments of a load that a file can set, apart from ``source`` and ``into``."""
 
 _EXPECTED = (
     "Must have a table [[load]] for each load, with source and into, and a table [[flow]] for each flow, with source, "
@@ -398,21 +390,15 @@ class _FileReader:
             raise InvalidConfig(place=place, reason=f"after: no earlier step is named {each}", expected=expected)
         given = {key: value for key, value in entry.items() if key not in _Entry.__struct_fields__}
         known = LOAD_SETTINGS if kind is StepKind.LOAD else FLOW_SETTINGS
-        for key in (given.keys() | (defaults.keys() if kind is StepKind.LOAD else set())) - known:
-            valid = sorted({*known, *_Entry.__struct_fields__})
-            expected = f"{did_you_mean(key, valid)}Valid settings: {', '.join(valid)}."
-            raise InvalidConfig(place=place, reason=f"unknown setting {key}", expected=expected)
+        keys = given.keys() | (defaults.keys() if kind is StepKind.LOAD else set())
+        ensure_known(sorted(keys), {*known, *_Entry.__struct_fields__}, f"{place}: {{}}".format)
         arguments = {**defaults, **given} if kind is StepKind.LOAD else given
         sources = (head.source,) if isinstance(head.source, str) else tuple(head.source)
-        try:
+        with at_place(place):
             if kind is StepKind.LOAD:
                 self._check_load(head.into, arguments)
             else:
                 self._check_flow(place, entry)
-        except InvalidConfig:
-            raise
-        except WidenError as error:
-            raise InvalidConfig(place=place, reason=error.message.rstrip("."), expected=error.advice or "") from error
         read_from = {_table_key(each, arguments.get("source_catalog")) for each in sources}
         table = _table_key(head.into, arguments.get("catalog"))
         feeders = [each for each, written in self.tables.items() if written in read_from or each in head.after]
@@ -421,23 +407,22 @@ class _FileReader:
         self.steps.append(PipelineStep(name, kind, sources, head.into, arguments, tuple(feeders), tuple(earlier)))
 
     def _check_load(self, into: str, arguments: Mapping[str, Any]) -> None:
-        limits = ("max_corrupt", "max_quarantined", "fail_on")
         ensure_argument_types(ingest, arguments)
-        _, policy = parse_options(arguments, self.storage_options)
+        _, policy = parse_options({**arguments, "storage_options": self.storage_options})
         parse_keys(arguments, policy)
-        parse_limits(**{name: arguments[name] for name in limits if name in arguments})
-        table = {name: arguments.get(name) for name in ("to", "catalog", "partition_by")}
+        parse_limits(**{name: arguments[name] for name in declared(LimitOptions) if name in arguments})
+        table = {name: arguments.get(name) for name in declared(TableOptions)}
         find_table(into, self.storage_options, **table)
 
     def _check_flow(self, place: str, entry: Mapping[str, Any]) -> None:
         own = {key: value for key, value in entry.items() if key not in ("name", "after")}
-        step = self._convert(place, own, ChainStep)
-        folder = step.checkpoint.rstrip("/")
+        ensure_step(place, own)
+        folder = own["checkpoint"].rstrip("/")
         if folder in self.checkpoints:
             expected = "Each flow needs its own checkpoint."
             raise InvalidConfig(place=place, reason=f"another flow has the checkpoint {folder}", expected=expected)
         self.checkpoints.add(folder)
-        check_step(step, self.storage_options)
+        check_step({**own, "storage_options": self.storage_options})
 
     def _convert(self, place: str, entry: Mapping[str, Any], kind: Any) -> Any:
         try:

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption, OptionConflict
 from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
+from widen.flows.flow_options import ChainOptions, FlowOptions, StepOptions
 from widen.flows.flow_rows import FlowKeys, FlowQuery
-from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowStep
-from widen.iceberg.catalog import CatalogSource
-from widen.ingestion.commit_batch import AfterCommit, BatchRequest, OnEvent, parse_share
-from widen.ingestion.options import parse_options, to_quarantine
+from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowStep, OnBatch
+from widen.ingestion.commit_batch import AfterCommit, BatchRequest, parse_share
+from widen.ingestion.ingest_options import PartitionOptions
+from widen.ingestion.options import at_place, ensure_known, parse_options, to_quarantine
 from widen.log.log_store import LogStore
-from widen.model.argument_types import check_arguments
-from widen.model.display import Progress, no_progress
+from widen.model.argument_types import check_arguments, ensure_argument_types
+from widen.model.keyword_options import Unpack, declared, with_defaults
 from widen.model.types import quote_name, similarity_key
 from widen.sources.listing import to_place
 from widen.sources.places import ensure_outlives_vacuum
 from widen.spark.engine import find_session
-from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets import find_flow_source, find_table
 from widen.targets.table_format import after_commit
 
@@ -45,32 +45,7 @@ def flow(
     into: str | PathLike[str],
     *,
     checkpoint: str | PathLike[str],
-    transform: Callable[[DataFrame], DataFrame] | None = None,
-    sql: str | None = None,
-    keys: Sequence[str] | Mapping[str, str] | None = None,
-    once: bool = False,
-    every_seconds: float = 5,
-    max_bytes: int | None = None,
-    removed: str = "fail",
-    rebuild: bool = False,
-    verify: bool | float = False,
-    to: str | None = None,
-    catalog: CatalogSource | None = None,
-    partition_by: Iterable[str] | None = None,
-    source_catalog: CatalogSource | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    progress: Progress = no_progress,
-    on_event: OnEvent | None = None,
-    on_batch: OnBatch | None = None,
-    evolve: str | None = None,
-    enable_type_widening: bool | None = None,
-    pins: Mapping[str, str] | None = None,
-    config: str | PathLike[str] | None = None,
-    max_columns: int | None = None,
-    numbers: str | None = None,
-    quarantine: str | PathLike[str] | None = None,
-    samples: str | None = None,
+    **options: Unpack[FlowOptions],
 ) -> Flow:
     """Carry what changes in one table on to another, and return the running flow.
 
@@ -78,35 +53,12 @@ def flow(
     from the types that the rows have now, and is one commit. Each version is committed exactly once, also if the
     process is killed and started again with the same checkpoint.
 
-    The arguments that are not listed are documented in `ingest`; they apply to the target.
+    The options of the schema apply to the target, and ``quarantine`` to flows without ``keys``.
 
     Args:
         source: The table to read: a Delta table, or with ``source_catalog`` an Iceberg table.
         into: The table to write; the first batch creates it if it does not exist.
         checkpoint: The directory for the progress of the flow; use a separate one for each flow.
-        transform: Computes the rows of the target from rows of the source.
-        sql: The same as a query over the table ``source``. With neither of them, the rows are copied unchanged.
-        keys: The columns that identify rows to replace, or expressions over the source by the column names, e.g.
-            ``{"day": "to_date(placed_at)"}``. The query then sees all rows of the source whose keys occur in a row that
-            was added, updated or removed, and its result replaces the rows of the target with these keys. Without keys
-            the query sees the added rows, and its result is appended.
-        once: Whether to return when the target has what the source has now; otherwise the flow runs in its own
-            thread until it is stopped.
-        every_seconds: The time to wait before the source is looked at again.
-        max_bytes: A batch is full once the added files have this size; it has at least one version, or for the first
-            version of a flow without keys, at least one file.
-        removed: What a flow without keys does with a version that updates or removes rows: ``fail``, or ``skip`` to
-            leave out the whole version.
-        rebuild: Whether to begin with a batch that replaces all rows of the target, computed from the newest version of
-            the source: after a change of the query, or if the source has lost its history.
-        verify: Whether to compare the rows of each batch with the table after the commit; or the share of the rows.
-        source_catalog: The catalog of an Iceberg table to read; as ``catalog``.
-        storage_options: Settings and credentials of the stores of both tables and of the checkpoint.
-        spark: The session to work in; by default the active one, else a local one.
-        progress: Called with a description of each step.
-        on_event: Called with the events of each batch after its commit; see `ingest`.
-        on_batch: Called with the `FlowBatch` of each batch after its commit.
-        quarantine: See `ingest`; for flows without keys.
 
     Returns:
         The flow. With ``once`` it has ended; else it raises the error of a failed batch when it is awaited.
@@ -123,39 +75,19 @@ def flow(
 
     Source: docs/guide/flow.md
     """
-    given = locals()
-    step = ChainStep(**{name: given[name] for name in ChainStep.__struct_fields__})
-    settings = _to_settings(step, FlowQuery(transform, sql), storage_options, progress, on_event)
+    given = {"source": source, "into": into, "checkpoint": checkpoint, **options}
+    settings = _to_settings(given)
     settings.source.newest()  # a table that does not exist must not start Spark
-    flow_step = FlowStep(find_session(spark, "flows run on it"), settings, rebuild=rebuild)
-    return _run([flow_step], on_batch, every_seconds, once=once)
+    flow_step = FlowStep(find_session(options["spark"], "flows run on it"), settings, rebuild=options["rebuild"])
+    return _run([flow_step], options)
 
 
 @check_arguments
-def flow_chain(
-    chain: str | PathLike[str],
-    *,
-    once: bool = False,
-    every_seconds: float = 5,
-    rebuild: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    progress: Progress = no_progress,
-    on_event: OnEvent | None = None,
-    on_batch: OnBatch | None = None,
-) -> Flow:
-    """Run a chain of flows, one after another, again and again.
+def flow_chain(chain: str | PathLike[str], **options: Unpack[ChainOptions]) -> Flow:
+    """Run a chain of flows, one after another, again and again. The options apply to all of them.
 
     Args:
         chain: A TOML file with a table ``[[step]]`` for each flow, in their order; its keys are arguments of `flow`.
-        once: See `flow`.
-        every_seconds: See `flow`.
-        rebuild: See `flow`; it applies to all flows of the chain.
-        storage_options: See `flow`.
-        spark: The session to work in; by default the active one, else a local one.
-        progress: See `flow`.
-        on_event: See `flow`.
-        on_batch: See `flow`.
 
     Returns:
         The running chain; see `flow`.
@@ -167,54 +99,50 @@ def flow_chain(
     Source: docs/guide/flow.md#a-chain
     """
     flows = read_chain(chain)
-    every = [_to_settings(each, FlowQuery(sql=each.sql), storage_options, progress, on_event) for each in flows]
-    session, steps = find_session(spark, "flows run on it"), []
+    every = [_to_settings({**each, **options}) for each in flows]
+    session, steps = find_session(options["spark"], "flows run on it"), []
     targets: set[str] = set()
     for each, settings in zip(flows, every, strict=True):
-        waits = to_place(each.source) in targets
-        steps.append(FlowStep(session, settings, rebuild=rebuild, waits=waits))
-        targets.add(to_place(each.into))
-    return _run(steps, on_batch, every_seconds, once=once)
+        waits = to_place(each["source"]) in targets
+        steps.append(FlowStep(session, settings, rebuild=options["rebuild"], waits=waits))
+        targets.add(to_place(each["into"]))
+    return _run(steps, options)
 
 
-def check_flow(given: Mapping[str, object], storage_options: Mapping[str, str] | None) -> None:
+def check_flow(given: Mapping[str, object]) -> None:
     """Check the arguments of a flow, and that its source exists, which needs no session."""
-    names: dict[str, Any] = {name: given[name] for name in ChainStep.__struct_fields__ if name in given}
-    step = ChainStep(**names)
-    _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None).source.newest()
+    _to_settings(given).source.newest()
 
 
 def check_chain(chain: str, storage_options: Mapping[str, str] | None) -> None:
     """Check the file of a chain, which needs no session."""
     for each in read_chain(chain):
-        check_step(each, storage_options)
+        check_step({**each, "storage_options": storage_options})
 
 
-def check_step(step: ChainStep, storage_options: Mapping[str, str] | None) -> None:
+def check_step(step: Mapping[str, object]) -> None:
     """Check the arguments of one flow of a file; its source may not exist yet."""
-    _to_settings(step, FlowQuery(sql=step.sql), storage_options, no_progress, None)
+    _to_settings(step)
 
 
-def _to_settings(
-    step: ChainStep,
-    query: FlowQuery,
-    storage_options: Mapping[str, str] | None,
-    progress: Progress,
-    on_event: OnEvent | None,
-) -> FlowSettings:
-    """Return the settings of a flow from its arguments."""
-    _ensure_usable(query, step.removed, step.max_bytes)
-    reader, policy = parse_options(msgspec.structs.asdict(step), storage_options)
-    table = find_table(step.into, storage_options, to=step.to, catalog=step.catalog, partition_by=step.partition_by)
-    expressions = _parse_keys(step.keys)
+def _to_settings(given: Mapping[str, Any]) -> FlowSettings:
+    """Return the settings of a flow from its arguments by name."""
+    given = {**with_defaults(FlowOptions, {}), **given}
+    storage_options = given["storage_options"]
+    query = FlowQuery(given["transform"], given["sql"])
+    _ensure_usable(query, given["removed"], given["max_bytes"])
+    reader, policy = parse_options(given)
+    table = find_table(given["into"], storage_options, **{name: given[name] for name in declared(PartitionOptions)})
+    expressions = _parse_keys(given["keys"])
     _ensure_keys_kept(expressions, policy)
-    source = find_flow_source(step.source, storage_options, step.source_catalog)
+    source = find_flow_source(given["source"], storage_options, given["source_catalog"])
     if source.is_at(table):
-        raise InvalidOption(option="into", value=fspath(step.into), expected="Must not be the source.")
-    quarantine = to_quarantine(step.quarantine, table)
-    checkpoint = to_place(step.checkpoint)
+        raise InvalidOption(option="into", value=fspath(given["into"]), expected="Must not be the source.")
+    quarantine = to_quarantine(given["quarantine"], table)
+    checkpoint = to_place(given["checkpoint"])
     tables = (source.location, table.location, table.quarantine(quarantine).location)
     ensure_outlives_vacuum(checkpoint, tables, storage_options)
+    progress = given["progress"]
     return FlowSettings(
         source=source,
         query=query,
@@ -222,17 +150,18 @@ def _to_settings(
         request=BatchRequest(table=table, policy=policy, may_be_empty=True, progress=progress, quarantine=quarantine),
         reader=reader,
         checkpoint=FlowCheckpoint(LogStore(checkpoint, storage_options)),
-        after=AfterCommit(parse_share(step.verify), on_event),
-        max_bytes=step.max_bytes,
-        skips_removed=step.removed == SKIP,
+        after=AfterCommit(parse_share(given["verify"]), given["on_event"]),
+        max_bytes=given["max_bytes"],
+        skips_removed=given["removed"] == SKIP,
     )
 
 
-def _run(steps: Sequence[FlowStep], on_batch: OnBatch | None, every_seconds: float, *, once: bool) -> Flow:
+def _run(steps: Sequence[FlowStep], options: ChainOptions) -> Flow:
+    every_seconds = options["every_seconds"]
     if every_seconds < 0:
         raise InvalidOption(option="every_seconds", value=every_seconds, expected="Must be a number >= 0.")
-    running = Flow(steps, on_batch)
-    if once:
+    running = Flow(steps, options["on_batch"])
+    if options["once"]:
         running.run_once()
     else:
         running.start(every_seconds)
@@ -268,37 +197,18 @@ def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
 # Source: docs/guide/flow.md#a-chain; TOML 1.0.
 
 
-class ChainStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The arguments of `widen.flow` that a file can set; `widen.flow` describes them."""
+FLOW_SETTINGS = ("source", "into", "checkpoint", *declared(StepOptions))
+"""The arguments of a flow that a file can set."""
 
-    source: str
-    into: str
-    checkpoint: str
-    sql: str | None = None
-    keys: list[str] | dict[str, str] | None = None
-    max_bytes: int | None = None
-    removed: str = "fail"
-    verify: bool | float = False
-    to: str | None = None
-    catalog: str | None = None
-    partition_by: list[str] | None = None
-    source_catalog: str | None = None
-    evolve: str | None = None
-    enable_type_widening: bool | None = None
-    pins: dict[str, str] | None = None
-    config: str | None = None
-    max_columns: int | None = None
-    numbers: str | None = None
-    quarantine: str | None = None
-    samples: str | None = None
+_EXPECTED = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
 
 
 class _Chain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    step: list[ChainStep]
+    step: list[dict[str, Any]]
 
 
-def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
-    """Return the flows in a file.
+def read_chain(file: str | PathLike[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the arguments of the flows in a file.
 
     Raises:
         InvalidConfig: the file cannot be read, is not TOML, has an unknown setting or an invalid value, or two of its
@@ -308,11 +218,12 @@ def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
     try:
         steps = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_Chain).step
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        expected = "Must have a table [[step]] for each flow, with source, into, checkpoint and the options of a flow."
-        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
+        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=_EXPECTED) from error
     except (OSError, ValueError) as error:
         raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the chain.") from error
-    folders = [step.checkpoint.rstrip("/") for step in steps]
+    for number, step in enumerate(steps, 1):
+        ensure_step(f"{name}, [[step]] {number}", step)
+    folders = [step["checkpoint"].rstrip("/") for step in steps]
     for folder in folders:
         if folders.count(folder) > 1:
             expected = "Each flow needs its own checkpoint."
@@ -320,11 +231,23 @@ def read_chain(file: str | PathLike[str]) -> Sequence[ChainStep]:
     return steps
 
 
+def ensure_step(place: str, step: Mapping[str, Any]) -> None:
+    """Check the names and types of the arguments of a flow in a file.
+
+    Raises:
+        InvalidConfig: one is unknown, missing, or has another type.
+    """
+    ensure_known(step, FLOW_SETTINGS, f"{place}: {{}}".format)
+    for name in ("source", "into", "checkpoint"):
+        if name not in step:
+            expected = "A flow needs source, into and checkpoint."
+            raise InvalidConfig(place=place, reason=f"{name} is missing", expected=expected)
+    with at_place(place):
+        ensure_argument_types(flow, step)
+
+
 # Run flows until they have everything, or until they are stopped.
 
-
-OnBatch: TypeAlias = Callable[[FlowBatch], object]
-"""Called with the result of each batch after its commit."""
 
 KEPT_BATCHES = 1000
 

@@ -47,7 +47,7 @@ from widen.evolution.plan import (
 from widen.evolution.policy import Policy
 from widen.ingestion.new_files import to_load_record, to_loaded_file
 from widen.ingestion.options import NO_LIMITS, BatchLimits
-from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent
+from widen.ingestion.result import EventDetail, FailureEvent, IngestResult, IntervalEvent, LoadEvent, OnEvent
 from widen.json.document import corrupt_words
 from widen.json.field_rules import LOADED_AT, SOURCE_FILE
 from widen.json.observation import Observation, position_text
@@ -669,9 +669,6 @@ _REPEATED = frozenset({ELEMENT, KEY, VALUE})
 
 
 _Source = TypeVar("_Source", bound=IngestSource)
-
-OnEvent: TypeAlias = Callable[[IntervalEvent], object]
-"""Called with each event of an interval after its commit, and with an event of each interval that fails."""
 
 
 @dataclass(frozen=True, slots=True)

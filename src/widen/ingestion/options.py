@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from inspect import signature
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from widen.batches.open_source import BatchReader, IngestSource
-from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing
+from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing, WidenError
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import KeyRules, parse_key_rules
 from widen.evolution.plan import Grade, Plan
@@ -34,17 +35,20 @@ from widen.evolution.policy import (
     parse_source,
     parse_unit,
 )
+from widen.ingestion.ingest_options import KeyOptions, PolicyOptions, TableOptions
 from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
+from widen.model.argument_types import has_type
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
+from widen.model.keyword_options import Option, Unpack, declared
 from widen.model.types import StructType, quote_name
 from widen.schema.source_metadata import to_layout
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 from widen.sources.listing import parse_format, to_paths
 from widen.sources.places import check_source, ensure_outlives_vacuum, ensure_place_writable
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame
 from widen.targets import find_table
 from widen.targets.table_format import TableLocation
 
@@ -58,25 +62,16 @@ _Value = TypeVar("_Value")
 _HEADER = re.compile(r"\s*\[([^\[\]]+)\]\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[^=#"'])+?)\s*=""")
 
+
+def _values_text(kind: Any, option: Option) -> str:
+    """Return which values a setting has."""
+    *most, last = option.choices or ("",)
+    words = f"{', '.join(most)} or {last}" if most else ""
+    return option.setting or words or ("an integer >= 1" if has_type(1, kind) else "true or false")
+
+
 SETTINGS: Mapping[str, str] = {
-    "evolve": "widen, split, freeze or fail",
-    "enable_type_widening": "true or false",
-    "max_columns": "an integer >= 1",
-    "max_record_size": "bytes, or a size such as 64MB",
-    "max_keys": "an integer >= 1",
-    "detect_dates": "true, false or a list of fields",
-    "detect_maps": "true or false",
-    "exclude": "fields to ignore",
-    "mask": "fields whose values become ***",
-    "allow_unmatched": "true or false",
-    "no_stats": "fields without minimum and maximum in the log",
-    "pins": "a table of fields, each with a mode, text, json or a type",
-    "numbers": "exact, decimal or double",
-    "names": "any-case or exact",
-    "allow_nan": "true or false",
-    "samples": "masked, none or raw",
-    "epoch_unit": "a table of fields, each with s, ms, us or ns",
-    "envelope": "debezium, or a table with after, before, op, payload, upserts, deletes, truncates and unavailable",
+    **{name: _values_text(*each) for name, each in declared(PolicyOptions).items() if name != "config"},
     "keys": "a table with key (a list of fields), sequence_by, delete_when, missing (null or keep) and history",
 }
 """The settings of a file, and their values."""
@@ -96,32 +91,11 @@ class _PolicySource:
     place: Callable[..., str] = field(default=lambda *keys: ".".join(keys))
 
 
-def parse_policy(
-    evolve: str | None = None,
-    *,
-    enable_type_widening: bool | None = None,
-    pins: Mapping[str, str] | None = None,
-    config: str | PathLike[str] | None = None,
-    exclude: Iterable[str] | None = None,
-    mask: Iterable[str] | None = None,
-    allow_unmatched: bool | None = None,
-    no_stats: Iterable[str] | None = None,
-    detect_dates: bool | Iterable[str] | None = None,
-    detect_maps: bool | None = None,
-    epoch_unit: Mapping[str, str] | None = None,
-    max_columns: int | None = None,
-    max_keys: int | None = None,
-    numbers: str | None = None,
-    names: str | None = None,
-    allow_nan: bool | None = None,
-    samples: str | None = None,
-    max_record_size: int | str | None = None,
-    envelope: str | Mapping[str, Any] | None = None,
-) -> Policy:
+def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
     """Return the policy from arguments of `ingest` and the file ``config``; what neither sets has its default."""
-    arguments = {key: value for key, value in locals().items() if key != "config" and value is not None}
+    config = options.get("config")
     sources = [] if config is None else [_read(fspath(config))]
-    sources.append(_PolicySource(arguments))
+    sources.append(_PolicySource({key: value for key, value in options.items() if value is not None}))
     policy = Policy()
     for each in sources:
         policy = _override(policy, each)
@@ -315,12 +289,41 @@ def _read(name: str) -> _PolicySource:
     except (OSError, ValueError) as error:
         raise InvalidConfig(place=name, reason=open_failure(error), expected=_CHECK_FILE) from error
     given = _PolicySource(values, lambda *keys: _place(name, text, keys))
-    for key in values:
-        if key not in SETTINGS:
-            valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
-            expected = f"{did_you_mean(key, SETTINGS)}Valid settings: {valid}."
-            raise InvalidConfig(place=given.place(key), reason="unknown setting", expected=expected)
+    valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
+    ensure_known(values, SETTINGS, given.place, f"Valid settings: {valid}.")
     return given
+
+
+def ensure_known(keys: Iterable[str], known: Collection[str], place: Callable[[str], str], valid: str = "") -> None:
+    """Check the names of settings in a file.
+
+    Args:
+        place: Returns the place of a key for errors.
+        valid: Says which settings are known.
+
+    Raises:
+        InvalidConfig: a name is unknown.
+    """
+    valid = valid or f"Valid settings: {', '.join(sorted(known))}."
+    for key in keys:
+        if key not in known:
+            expected = f"{did_you_mean(key, known)}{valid}"
+            raise InvalidConfig(place=place(key), reason="unknown setting", expected=expected)
+
+
+@contextmanager
+def at_place(place: str) -> Iterator[None]:
+    """Name the place in a file whose settings are checked in errors.
+
+    Raises:
+        InvalidConfig: a setting is invalid.
+    """
+    try:
+        yield
+    except InvalidConfig:
+        raise
+    except WidenError as error:
+        raise InvalidConfig(place=place, reason=error.message.rstrip("."), expected=error.advice or "") from error
 
 
 _Keys: TypeAlias = tuple[str, ...]
@@ -350,16 +353,6 @@ _READER_SWITCHES = MappingProxyType(
         "skip_bad_files": "skips_bad_files",
     }
 )
-_POLICY_OPTIONS = tuple(signature(parse_policy).parameters)
-
-INGEST_OPTIONS = (
-    *("format", "options", "detect_types"),
-    *_READER_SWITCHES,
-    *_POLICY_OPTIONS,
-    *("quarantine", "strict", "layout_of"),
-    *("key", "sequence_by", "delete_when", "missing", "history"),
-)
-"""The keyword arguments that `ingest`, `ingest_stream` and `plan` have in common; `ingest` describes them."""
 
 
 def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) -> str | None:
@@ -367,24 +360,61 @@ def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) ->
     return None if location is None else table.quarantine(table.resolve(fspath(location))).location
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedOptions:
+    """What the arguments of an ingestion say, and where it reads and writes.
+
+    Args:
+        quarantine: The location of the quarantine; None for the default.
+        places: What the ingestion writes, by the name of the option.
+    """
+
+    reader: BatchReader
+    policy: Policy
+    keys: KeyRules | None
+    table: TableLocation
+    quarantine: str | None
+    places: Mapping[str, str]
+
+
+def check_options(
+    source: IngestSource,
+    into: str | PathLike[str],
+    options: Mapping[str, Any],
+    *,
+    checkpoint: str | None = None,
+    writes: bool = True,
+) -> CheckedOptions:
+    """Check the arguments and the locations of an ingestion before Spark starts, which takes seconds.
+
+    Args:
+        options: The other arguments by name.
+        checkpoint: The checkpoint, if a stream follows the source.
+    """
+    reader, policy = parse_options(options)
+    keys = parse_keys(options, policy)
+    of_table = {name: options.get(name) for name in declared(TableOptions)}
+    table = find_table(into, options.get("storage_options"), **of_table)
+    quarantine = to_quarantine(options.get("quarantine"), table)
+    own = check_places(source, table, options, quarantine=quarantine, checkpoint=checkpoint, writes=writes)
+    return CheckedOptions(reader, policy, keys, table, quarantine, own)
+
+
 def check_places(
     source: IngestSource,
     table: TableLocation | None,
+    options: Mapping[str, Any],
     *,
     quarantine: str | None = None,
     checkpoint: str | None = None,
-    spark: SparkSession | None = None,
-    is_new: bool = False,
-    follows: bool = False,
     writes: bool = True,
-    storage_options: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Check the locations of an ingestion before Spark starts, and return its outputs by their options.
 
     Args:
         table: The table; None if the source is only read.
         quarantine: The location of the quarantine; by default beside the table.
-        spark: The session of the caller, if any.
+        checkpoint: The checkpoint, if a stream follows the source.
     """
     places = {"checkpoint": checkpoint}
     if table is not None:
@@ -392,25 +422,27 @@ def check_places(
     # The name of a table in a catalog is not a path.
     own = {option: place for option, place in places.items() if place and "/" in place}
     if not isinstance(source, DataFrame):
-        check_source(to_paths(source), own, spark=spark, is_new=is_new, follows=follows)
+        is_new, follows = options.get("new", False), checkpoint is not None
+        check_source(to_paths(source), own, spark=options.get("spark"), is_new=is_new, follows=follows)
     if checkpoint is not None and table is not None:
-        ensure_outlives_vacuum(checkpoint, [table.folder(), own.get("quarantine")], storage_options)
+        folders = [table.folder(), own.get("quarantine")]
+        ensure_outlives_vacuum(checkpoint, folders, options.get("storage_options"))
     if writes:
         for option in own.keys() - {"quarantine"}:
             ensure_place_writable(own[option])
     return own
 
 
-def parse_options(
-    arguments: Mapping[str, Any], storage_options: Mapping[str, str] | None = None
-) -> tuple[BatchReader, Policy]:
+def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
     """Return the reader of the records and the evolution policy.
 
     Args:
-        arguments: The arguments of an ingestion by name; only arguments in `INGEST_OPTIONS` are read.
+        arguments: The arguments of an ingestion by name; some may be missing.
     """
+    storage_options = arguments.get("storage_options")
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
-    policy = parse_policy(**{name: arguments[name] for name in _POLICY_OPTIONS if name in arguments})
+    settings: Any = {name: arguments[name] for name in declared(PolicyOptions) if name in arguments}
+    policy = parse_policy(**settings)
     detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
     read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
     reader = BatchReader(
@@ -491,7 +523,7 @@ def _to_sql(operation: Operation) -> str:
     return "'" + operation.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-_KEY_OPTIONS = ("key", "sequence_by", "delete_when", "missing", "history")
+_KEY_OPTIONS = tuple(declared(KeyOptions))
 _KEY_TYPES: Mapping[str, type] = {"key": list, "history": bool}
 
 
@@ -499,11 +531,10 @@ def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
     table = given.values.get("keys", {})
     if not isinstance(table, Mapping):
         raise InvalidOption(option=given.place("keys"), value=table, expected=f"Must be {SETTINGS['keys']}.")
+    valid = f"Valid settings of keys: {', '.join(_KEY_OPTIONS)}."
+    ensure_known(table, _KEY_OPTIONS, partial(given.place, "keys"), valid)
     for name, value in table.items():
-        place, valid = given.place("keys", name), f"Valid settings of keys: {', '.join(_KEY_OPTIONS)}."
-        if name not in _KEY_OPTIONS:
-            expected = f"{did_you_mean(name, _KEY_OPTIONS)}{valid}"
-            raise InvalidConfig(place=place, reason="unknown setting", expected=expected)
+        place = given.place("keys", name)
         if name == "key" and isinstance(value, str):
             raise InvalidOption(option=place, value=value, expected=f'Must be a list of fields: key = ["{value}"]')
         if not isinstance(value, _KEY_TYPES.get(name, str)):

@@ -7,7 +7,7 @@ Source: docs/evolution-rules.md#d12
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from os import PathLike, fspath
@@ -25,14 +25,14 @@ from widen.ingestion.commit_batch import (
     write_pass,
     write_until_plan_is_stable,
 )
+from widen.ingestion.ingest_options import BranchOptions, ReplayOptions
 from widen.ingestion.options import parse_options
 from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
-from widen.model.display import Progress, no_progress
+from widen.model.keyword_options import Unpack, declared
 from widen.sources.file_ranges import RawTexts
 from widen.spark.engine import LocalSession, is_local, open_session
-from widen.spark.spark_types import SparkSession
 from widen.targets import find_table
 from widen.targets.table_format import (
     Conflicted,
@@ -68,48 +68,14 @@ class ReplayResult:
 
 
 @check_arguments
-def replay(
-    source: str | PathLike[str],
-    into: str | PathLike[str],
-    *,
-    to: str | None = None,
-    catalog: CatalogSource | None = None,
-    branch: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    engine: str | None = None,
-    progress: Progress = no_progress,
-    evolve: str | None = None,
-    enable_type_widening: bool | None = None,
-    pins: Mapping[str, str] | None = None,
-    config: str | PathLike[str] | None = None,
-    exclude: Iterable[str] | None = None,
-    mask: Iterable[str] | None = None,
-    allow_unmatched: bool | None = None,
-    no_stats: Iterable[str] | None = None,
-    detect_dates: bool | Iterable[str] | None = None,
-    detect_maps: bool | None = None,
-    epoch_unit: Mapping[str, str] | None = None,
-    max_columns: int | None = None,
-    max_keys: int | None = None,
-    numbers: str | None = None,
-    names: str | None = None,
-    allow_nan: bool | None = None,
-    samples: str | None = None,
-) -> ReplayResult:
+def replay(source: str | PathLike[str], into: str | PathLike[str], **options: Unpack[ReplayOptions]) -> ReplayResult:
     """Write the records of a quarantine that a table can hold now to the table, and remove them from the quarantine.
 
-    The arguments that are not listed are documented in `ingest`.
+    ``catalog`` and ``storage_options`` are those of both tables.
 
     Args:
         source: The quarantine.
         into: The table.
-        catalog: The catalog of both.
-        branch: The branch of an Iceberg table that gets the rows; by default ``main``.
-        storage_options: Settings and credentials of the store of both.
-        spark: The session; by default the active one, else as `engine` says.
-        engine: Where to work: ``auto``, ``local`` or ``spark``; see `ingest`.
-        progress: Called when the next step begins.
 
     Raises:
         InvalidOption: an argument cannot be used, or the source is not a quarantine.
@@ -121,13 +87,11 @@ def replay(
 
     Source: docs/evolution-rules.md#d12
     """
-    _, policy = parse_options(locals())
+    _, policy = parse_options(options)
     policy = replace(policy, envelope=None)  # the quarantine has records without their envelopes
-    request = BatchRequest(
-        table=find_table(into, storage_options, to=to, catalog=catalog, branch=branch),
-        policy=policy,
-        progress=progress,
-    )
+    of_table = {name: options[name] for name in declared(BranchOptions)}  # type: ignore[literal-required]
+    table = find_table(into, options["storage_options"], **of_table)
+    request = BatchRequest(table=table, policy=policy, progress=options["progress"])
     quarantine = request.table.quarantine(fspath(source))
     request = replace(request, keys=request.table.open(policy).key_rules)
     if request.keys is not None and request.keys.excluded:
@@ -135,7 +99,7 @@ def replay(
         raise InvalidOption(option="source", value=fspath(source), expected=_NOT_KEPT.format(names))
     quarantine.finish_replay(_open_existing(request))
     content = quarantine.open()
-    session = open_session(spark, engine)
+    session = open_session(options["spark"], options["engine"])
     if is_local(session):
         cast(LocalSession, session).accept(content.size_bytes)
     # Rows of one engine are of no use to the other one.

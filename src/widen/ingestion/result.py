@@ -5,7 +5,7 @@ Source: docs/evolution-rules.md#one-interval, #d17
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, TypeAlias
@@ -218,3 +218,10 @@ class IntervalEvent:
             **origin,
             **detail,
         }
+
+
+OnEvent: TypeAlias = Callable[[IntervalEvent], object]
+"""Called with each event of an interval after its commit, and with an event of each interval that fails."""
+
+OnInterval: TypeAlias = Callable[[IngestResult], object]
+"""Called with the result of each interval after its commit."""

@@ -8,34 +8,32 @@ Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifier
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import Any, TypeAlias
 
 from widen.batches.open_source import BatchReader, IngestSource
 from widen.errors import InvalidOption, OptionConflict
-from widen.iceberg.catalog import CatalogSource
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
-    OnEvent,
     commit_batch,
     commit_good_files,
     parse_share,
     persist_if_reread,
 )
-from widen.ingestion.options import check_places, parse_keys, parse_limits, parse_options, to_quarantine
-from widen.ingestion.result import IngestResult
+from widen.ingestion.ingest_options import StreamOptions
+from widen.ingestion.options import check_options, parse_limits
+from widen.ingestion.result import OnInterval
 from widen.model.argument_types import check_arguments
-from widen.model.display import Progress, no_progress
+from widen.model.keyword_options import Unpack
 from widen.sources.listing import to_paths, to_place
 from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
 from widen.spark.engine import READS, Session, is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.spark_types import DataFrame
 from widen.streams.checkpoint import StreamCheckpoint
 from widen.streams.query import (
     FileLimits,
@@ -46,11 +44,7 @@ from widen.streams.query import (
     start_local_stream,
     start_stream,
 )
-from widen.targets import find_table
 from widen.targets.table_format import TransactionId, after_commit
-
-OnInterval: TypeAlias = Callable[[IngestResult], object]
-"""Called with the result of each interval after its commit."""
 
 
 @check_arguments
@@ -59,57 +53,7 @@ def ingest_stream(
     into: str | PathLike[str],
     *,
     checkpoint: str | PathLike[str],
-    once: bool = False,
-    every_seconds: float = 0,
-    max_files: int | None = None,
-    max_bytes: int | None = None,
-    max_corrupt: int | str | None = None,
-    max_quarantined: int | str | None = None,
-    fail_on: str | None = None,
-    verify: bool | float = False,
-    to: str | None = None,
-    catalog: CatalogSource | None = None,
-    partition_by: Iterable[str] | None = None,
-    branch: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    spark: SparkSession | None = None,
-    engine: str | None = None,
-    progress: Progress = no_progress,
-    on_event: OnEvent | None = None,
-    on_interval: OnInterval | None = None,
-    format: str | None = None,
-    options: Mapping[str, str] | None = None,
-    detect_types: bool = False,
-    partition_folders: bool = True,
-    source_columns: bool = False,
-    skip_bad_files: bool = False,
-    evolve: str | None = None,
-    enable_type_widening: bool | None = None,
-    pins: Mapping[str, str] | None = None,
-    config: str | PathLike[str] | None = None,
-    exclude: Iterable[str] | None = None,
-    mask: Iterable[str] | None = None,
-    allow_unmatched: bool | None = None,
-    no_stats: Iterable[str] | None = None,
-    detect_dates: bool | Iterable[str] | None = None,
-    detect_maps: bool | None = None,
-    epoch_unit: Mapping[str, str] | None = None,
-    max_columns: int | None = None,
-    max_record_size: int | str | None = None,
-    max_keys: int | None = None,
-    numbers: str | None = None,
-    names: str | None = None,
-    allow_nan: bool | None = None,
-    quarantine: str | PathLike[str] | None = None,
-    samples: str | None = None,
-    strict: bool = False,
-    layout_of: str | PathLike[str] | None = None,
-    envelope: str | Mapping[str, Any] | None = None,
-    key: Sequence[str] | None = None,
-    sequence_by: str | None = None,
-    delete_when: str | None = None,
-    missing: str | None = None,
-    history: bool | None = None,
+    **options: Unpack[StreamOptions],
 ) -> IngestStream:
     """Start a stream that writes new records of a source to a table, and evolves its schema where needed.
 
@@ -118,28 +62,15 @@ def ingest_stream(
 
     With Spark Connect the intervals and the callbacks run on the server, where this package must be installed.
 
-    The arguments that are not listed are documented in `ingest`.
+    An interval over a limit, such as ``max_corrupt``, is not committed and ends the stream with `LimitExceeded`. Repair
+    the source or raise the limit, and start the stream again: it repeats the interval, then goes on.
+
+    A streaming DataFrame and its checkpoint use the settings of their session, not ``storage_options``.
 
     Args:
         source: Directories and patterns that receive files; or a streaming DataFrame.
         into: The table; the first interval creates it if it does not exist.
         checkpoint: The checkpoint location of the stream; use a separate one for each stream and table.
-        once: Whether to stop after all data that is available now.
-        every_seconds: The minimum time between two intervals.
-        max_files: The maximum number of files in an interval.
-        max_bytes: An interval is full at this size; it has at least one file.
-        max_corrupt: See `ingest`. An interval over a limit is not committed and ends the stream with `LimitExceeded`.
-            Repair the source or raise the limit, and start the stream again: it repeats the interval, then goes on.
-        max_quarantined: See `ingest` and ``max_corrupt``.
-        fail_on: See `ingest` and ``max_corrupt``.
-        verify: Whether to rebuild each record of an interval from the table and compare all its values; or the share
-            of the records to verify, between 0 and 1.
-        storage_options: Settings and credentials of the store of the table, and of sources and a checkpoint in S3. A
-            streaming DataFrame and its checkpoint use their session's.
-        spark: The session to work in; by default the active one, else what ``engine`` says.
-        progress: Called with a description of each step.
-        on_event: Called with each event of a plan after the commit.
-        on_interval: Called with the result of each interval.
 
     Returns:
         The running stream. It raises the error of a failed interval when it is awaited.
@@ -151,37 +82,30 @@ def ingest_stream(
 
     Source: docs/evolution-rules.md#one-interval
     """
+    once, every_seconds, on_interval = options["once"], options["every_seconds"], options["on_interval"]
+    max_files, max_bytes = options["max_files"], options["max_bytes"]
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    reader, policy = parse_options(locals(), storage_options)
-    keys = parse_keys(locals(), policy)
     if max_files and max_bytes:
         raise OptionConflict(option="max_bytes", other_option="max_files", expected="Give only one of them.")
     checkpoint = to_place(checkpoint)
-    table = find_table(into, storage_options, to=to, catalog=catalog, partition_by=partition_by, branch=branch)
-    kept_in = to_quarantine(quarantine, table)
-    check_places(
-        source,
-        table,
-        quarantine=kept_in,
-        checkpoint=checkpoint,
-        spark=spark,
-        follows=True,
-        storage_options=storage_options,
-    )
-    given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
-    session = open_session(given, engine)
+    checked = check_options(source, into, options, checkpoint=checkpoint)
+    given = source.sparkSession if isinstance(source, DataFrame) and options["spark"] is None else options["spark"]
+    session = open_session(given, options["engine"])
     request = BatchRequest(
-        table=table,
-        policy=policy,
+        table=checked.table,
+        policy=checked.policy,
         may_be_empty=True,
-        progress=progress,
-        quarantine=kept_in,
-        is_strict=strict,
-        keys=keys,
-        limits=parse_limits(max_corrupt, max_quarantined, fail_on),
+        progress=options["progress"],
+        quarantine=checked.quarantine,
+        is_strict=options["strict"],
+        keys=checked.keys,
+        limits=parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"]),
     )
-    after, lists_files = AfterCommit(parse_share(verify), on_event), not isinstance(source, DataFrame)
-    work = _StreamWork(reader, checkpoint, request, after, on_interval, lists_files)
+    after, lists_files = (
+        AfterCommit(parse_share(options["verify"]), options["on_event"]),
+        not isinstance(source, DataFrame),
+    )
+    work = _StreamWork(checked.reader, checkpoint, request, after, on_interval, lists_files)
     local: StreamCheckpoint | None = None
     if isinstance(source, DataFrame):
         _ensure_streaming(source, max_files or max_bytes)
@@ -191,7 +115,8 @@ def ingest_stream(
         if is_local(session):
             local = _open_checkpoint(session, paths, checkpoint)
         if local is None:
-            session = with_store_settings(require_spark(session, READS), (*paths, checkpoint), storage_options)
+            stores = (*paths, checkpoint)
+            session = with_store_settings(require_spark(session, READS), stores, options["storage_options"])
         find_table_source(session, paths, follows=True)
         if local is None:
             rows = file_stream(require_spark(session, READS), paths, max_files, max_bytes)

@@ -18,6 +18,8 @@ from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from widen.errors import InvalidOption
+from widen.model.display import did_you_mean
+from widen.model.keyword_options import expand_documentation, expand_signature, options_of, with_defaults
 from widen.model.lazy_module import spark_required
 
 _P = ParamSpec("_P")
@@ -31,14 +33,28 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Args:
         function: A public function or method with an annotation for each parameter.
     """
-    signature = inspect.signature(function)
+    signature, options = inspect.signature(function), options_of(function)
+    if options is not None:
+        signature = expand_signature(signature, options)
+    defaults = {} if options is None else with_defaults(options, {})
 
     @wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        ensure_argument_types(function, signature.bind(*args, **kwargs).arguments)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            near = "".join(
+                did_you_mean(name, signature.parameters) for name in kwargs if name not in signature.parameters
+            )
+            error.args = (f"{function.__name__}() {error}. {near}".rstrip(" ."),)
+            raise
+        ensure_argument_types(function, bound.arguments)
         with spark_required():
-            return function(*args, **kwargs)
+            return function(*args, **{**defaults, **kwargs})
 
+    if options is not None:
+        checked.__signature__ = signature  # type: ignore[attr-defined]
+        checked.__doc__ = expand_documentation(function.__doc__ or "", options)
     return checked
 
 
@@ -63,19 +79,30 @@ def ensure_argument_types(function: Callable[..., object], arguments: Mapping[st
 
 @cache
 def _parameter_types(function: Callable[..., object]) -> dict[str, tuple[inspect.Parameter, Any]]:
-    hints = resolve_hints(function)
-    parameters = inspect.signature(function).parameters
+    hints, signature, options = (
+        resolve_hints(function),
+        inspect.signature(inspect.unwrap(function)),
+        options_of(function),
+    )
+    if options is not None:
+        hints, signature = hints | resolve_hints(options), expand_signature(signature, options)
+    parameters = signature.parameters
     return {name: (each, _argument_type(each, hints[name])) for name, each in parameters.items() if name in hints}
 
 
 LATE_TYPES: Mapping[str, str] = {
+    "CatalogSource": "widen.iceberg.catalog",
     "Column": "widen.spark.spark_types",
     "DataFrame": "widen.spark.spark_types",
     "Expression": "widen.spark.expression",
+    "OnBatch": "widen.flows.flow_step",
+    "OnEvent": "widen.ingestion.result",
+    "OnInterval": "widen.ingestion.result",
+    "Progress": "widen.model.display",
     "SchemaLike": "widen.spark.spark_types",
     "SparkSession": "widen.spark.spark_types",
 }
-"""The types in annotations that modules import for type checkers only, so that they work without Spark."""
+"""The types in annotations that modules import for type checkers only, so that they load fast and without Spark."""
 
 
 def resolve_hints(function: Callable[..., object]) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import widen.ingestion
 from support.command_line import run, run_json
 from support.drift_log import write_drift
 from widen.cli import ingest_commands, maintenance_commands
 from widen.files import data_reader
+from widen.ingestion import stream
 from widen.proof.column_digests import digest_batches
 from widen.table import Table, create_table
 
@@ -113,7 +113,7 @@ def test_a_stream_that_finds_nothing_says_so(
 
     seen: list[Any] = []
     monkeypatch.setattr(ingest_commands.output, "spark_session", lambda *_: SimpleNamespace(sparkContext=object()))
-    monkeypatch.setattr(widen.ingestion, "ingest_stream", start)
+    monkeypatch.setattr(stream, "ingest_stream", start)
     for results in ([], ["loaded"]):
         ingest_commands.follow_source(["in"], "t", "cp", seen.append, {})
         assert ("nothing to load" in capsys.readouterr().err) is not bool(results)

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import get_args
 
 import pytest
 from typer.main import get_command
 
 from support.command_line import run
 from widen.cli import app, shared_options
-from widen.cli import ingest_commands as ingest_options
 from widen.cli import maintenance_commands as repair_commands
-from widen.evolution.policy import MAX_COLUMNS, Mode
+from widen.evolution.policy import MAX_COLUMNS, Mode, Numbers
 from widen.evolution.unify import Rest
+from widen.ingestion.ingest_options import IngestOptions
+from widen.ingestion.new_files import Changed
+from widen.model.keyword_options import declared
 from widen.report.text_format import Samples
 from widen.sources.listing import FileFormat
 
 
 @pytest.mark.parametrize(
+    ("option", "below"),
+    [("evolve", Mode), ("format", FileFormat), ("numbers", Numbers), ("samples", Samples), ("changed", Changed)],
+)
+def test_an_option_takes_the_words_of_the_layer_below(option: str, below: type[Enum]) -> None:
+    _, own = declared(IngestOptions)[option]
+    assert list(own.choices) == [each.value for each in below]
+
+
+@pytest.mark.parametrize(
     ("own", "below"),
-    [
-        (ingest_options.Evolve, Mode),
-        (ingest_options.Format, FileFormat),
-        (repair_commands.RestChoice, Rest),
-        (shared_options.Shown, Samples),
-    ],
+    [(repair_commands.RestChoice, Rest), (shared_options.Shown, Samples)],
     ids=lambda words: words.__name__,
 )
-def test_an_option_takes_the_words_of_the_layer_below(own: type[Enum], below: type[Enum]) -> None:
+def test_an_own_option_takes_the_words_of_the_layer_below(own: type[Enum], below: type[Enum]) -> None:
     assert [(each.name, each.value) for each in own] == [(each.name, each.value) for each in below]
 
 
 def test_help_tells_the_bound_on_columns() -> None:
-    _, told = get_args(ingest_options.OPTIONS["max_columns"])
-    assert str(MAX_COLUMNS) in told.help
+    assert str(MAX_COLUMNS) in (declared(IngestOptions)["max_columns"][1].help or "")
 
 
 def test_help_shows_all_summaries_and_options_whole_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def observed(*texts: str) -> Observation:
 def columns(*days: list[str], numbers: str | None = "decimal", evolve_mode: str = "widen") -> list[str]:
     schema: StructType | None = None
     for day in days:
-        schema = evolve(schema, observed(*day), parse_policy(evolve_mode, numbers=numbers)).schema
+        schema = evolve(schema, observed(*day), parse_policy(evolve=evolve_mode, numbers=numbers)).schema
     assert schema is not None
     return [f"{field.name} {field.type.sql}" for field in schema]
 

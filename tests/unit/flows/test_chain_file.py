@@ -16,10 +16,14 @@ def test_each_step_has_the_options_of_a_flow(tmp_path: Path) -> None:
     file = tmp_path / "chain.toml"
     file.write_text(f'{STEP}sql = "SELECT 1"\nkeys = ["x"]\n[step.pins]\nx = "text"\n')
     (step,) = read_chain(file)
-    assert (step.source, step.into, step.checkpoint, step.sql, step.keys, step.pins, step.removed) == (
-        *("a", "b", "c", "SELECT 1", ["x"]),
-        *({"x": "text"}, "fail"),
-    )
+    assert step == {
+        "source": "a",
+        "into": "b",
+        "checkpoint": "c",
+        "sql": "SELECT 1",
+        "keys": ["x"],
+        "pins": {"x": "text"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,8 @@ def test_each_step_has_the_options_of_a_flow(tmp_path: Path) -> None:
     [
         ("", "step"),
         ("x", "="),
-        (f"{STEP}unknown = 1", "unknown"),
+        (f"{STEP}unknown = 1", "unknown setting"),
+        (f"{STEP}max_byte = 1", "Did you mean max_bytes"),
         (f"{STEP}max_bytes = 'x'", "max_bytes"),
         ('[[step]]\nsource = "a"\ninto = "b"', "checkpoint"),
         (f"{STEP}{STEP}", "two flows have the checkpoint c"),

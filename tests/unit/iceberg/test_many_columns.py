@@ -13,12 +13,12 @@ from pyiceberg import table as ice_table
 from pyiceberg.table.update import update_table_metadata
 
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.errors import InvalidColumnName
 from widen.files import footers
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.column_changes import SpelledNames
 from widen.iceberg.table_commit import open_transaction
-from widen.ingestion import ingest
 from widen.model.column_path import fields, find_field
 from widen.model.types import LONG, Field, StructType
 from widen.protocol.column_mapping import COLUMN_ID

@@ -12,8 +12,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 import widen
 from support.command_line import run
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.errors import InvalidOption, TableNotFound
-from widen.ingestion import ingest
 
 NAME = "shop.orders"
 

@@ -35,9 +35,9 @@ import widen
 from support.command_line import run
 from support.covering import covering
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.errors import ColumnAlreadyExists, ColumnLeftOut, UnsupportedColumnType
 from widen.iceberg.schema_conversion import find_unreadable, to_readable
-from widen.ingestion import ingest
 
 NAME = "shop.times"
 TIME = TimeType()

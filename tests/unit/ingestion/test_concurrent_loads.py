@@ -15,8 +15,8 @@ from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 
 import widen
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.iceberg.catalog import to_table_name
-from widen.ingestion import ingest
 
 WRITERS, ROUNDS = 4, 10 if os.environ.get("WIDEN_TEST_FAULTS") else 1
 LOADS: dict[str, dict[str, Any]] = {

@@ -10,10 +10,10 @@ import pytest
 
 import widen
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.errors import InvalidOption, TableNotFound, VersionNotFound
 from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
-from widen.ingestion import ingest
 from widen.targets import find_table
 
 NAME = "shop.orders"

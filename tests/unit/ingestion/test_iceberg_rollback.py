@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.ingestion import ingest
+from widen import ingest
 
 NAME = "shop.orders"
 

@@ -43,7 +43,7 @@ def test_a_relative_checkpoint_need_not_exist(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os.path, "lexists", lexists)
-    own = check_places(str(tmp_path / "in.json"), find_table("t"), checkpoint="new/checkpoint", follows=True)
+    own = check_places(str(tmp_path / "in.json"), find_table("t"), {}, checkpoint="new/checkpoint")
     assert own["checkpoint"] == "new/checkpoint"
     with pytest.raises(StorageRefused, match="is a file, not a folder"):
-        check_places(str(tmp_path / "in.json"), find_table("t"), checkpoint="file/checkpoint", follows=True)
+        check_places(str(tmp_path / "in.json"), find_table("t"), {}, checkpoint="file/checkpoint")

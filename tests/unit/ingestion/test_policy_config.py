@@ -60,7 +60,7 @@ def test_a_file_says_all_that_arguments_can(tmp_path: Path) -> None:
 
 def test_arguments_say_the_same() -> None:
     policy = parse_policy(
-        "split",
+        evolve="split",
         pins={"a.b": "text"},
         exclude=["x"],
         mask=["`y.z`"],
@@ -81,7 +81,7 @@ def test_arguments_say_the_same() -> None:
 
 def test_what_is_said_wins_over_the_file_and_lists_add_up(tmp_path: Path) -> None:
     place = written(tmp_path, FILE)
-    policy = parse_policy("fail", config=place, pins={"raw": "string"}, detect_dates=False, exclude=["z"])
+    policy = parse_policy(evolve="fail", config=place, pins={"raw": "string"}, detect_dates=False, exclude=["z"])
     assert policy.mode is Mode.FAIL
     assert policy.pins[("raw",)] == parse_type("string")
     assert policy.pins[("a", "b")] == parse_type("decimal(18,4)")

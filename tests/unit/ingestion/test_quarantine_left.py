@@ -18,9 +18,10 @@ from pyiceberg.table import Transaction
 
 import widen
 from support.iceberg_files import embedded_catalog
+from widen import ingest
 from widen.errors import StorageError, WidenError
 from widen.iceberg.catalog import to_table_name
-from widen.ingestion import commit_batch, ingest
+from widen.ingestion import commit_batch
 
 _FIX = "Nothing was committed. Repeat the call."
 

@@ -104,3 +104,18 @@ def test_a_message_shows_the_beginning_of_a_large_value() -> None:
     assert len(caught.value.message) < 400
     assert caught.value.message.endswith("… (138,890 characters).")
     assert len(pickle.loads(pickle.dumps(caught.value)).fields["value"]) == 10_000
+
+
+def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(
+        TypeError, match=r"ingest\(\) got an unexpected keyword argument 'evovle'. Did you mean evolve\?"
+    ):
+        widen.ingest("in", "t", evovle="split")  # type: ignore[call-arg]
+
+
+def test_declared_options_are_checked_as_arguments() -> None:
+    with pytest.raises(InvalidOption) as refused:
+        widen.ingest("in", "t", partition_by=3)  # type: ignore[arg-type]
+    assert (refused.value.fields["option"], refused.value.advice) == ("partition_by", "Must be Iterable[str] or None.")
+    with pytest.raises(InvalidOption, match="on_event"):
+        widen.ingest("in", "t", on_event="print")  # type: ignore[arg-type]

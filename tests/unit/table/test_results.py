@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import widen
+from widen import IngestResult
 from widen.evolution.plan import Plan
-from widen.ingestion import IngestResult
 from widen.model.types import StructType
 from widen.schema.operations import DropColumn
 from widen.table.results import History, HistoryEntry, TableChange

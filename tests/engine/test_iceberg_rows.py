@@ -210,7 +210,7 @@ def test_only_changed_rows_go_through_spark(
         return files
 
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
-    monkeypatch.setattr("widen.changes.iceberg_write.COPIED_BYTES", COPIED_BYTES[way])
+    monkeypatch.setattr("widen.changes.copy_files.COPIED_BYTES", COPIED_BYTES[way])
     monkeypatch.setattr("widen.changes.iceberg_changes._FEW", 1)
     monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", 0)
     opened.delete("id = 2", spark=spark)

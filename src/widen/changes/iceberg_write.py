@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.change_data_writer import gather_words, spread_words, to_bitmaps
+from widen.changes.change_data_writer import to_bitmaps
+from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups
 from widen.changes.keyed_files import KeyedTable
 from widen.changes.keyed_load import LocalMerge
 from widen.changes.overwrite import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
@@ -25,8 +25,8 @@ from widen.changes.update_delete import change_condition, folded_columns, has_va
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import NotLocal
-from widen.files.data_writer import PARTS, PartFile, struct_leaf, to_part_rows
-from widen.files.deleted_rows import FILE, ROW, mark_rows, word_batches
+from widen.files.data_writer import struct_leaf
+from widen.files.deleted_rows import FILE, ROW, mark_rows
 from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.files.predicates import parse_predicate
@@ -69,7 +69,6 @@ from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.engine import Session
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F, from_spark
 
 if TYPE_CHECKING:
@@ -532,29 +531,30 @@ def copy_unmarked(
     columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
         return None
-    layout, size = writer.new_layout(), sum(file.size_bytes for file in files)
     changed = changed or ChangedRows({})
-    copier = _FileCopier(source.io, layout, columns, changed.replaced, writer.sort_by)
-    tasks = writers or max(1, min(len(files), 1 + size // CHANGE_TASK_BYTES))
-    rest = {file.path: gone[file.path] for file in files}
-    with ExitStack() as undo:
-        undo.callback(discard_folder, writer.store, layout.job)
-        if size <= COPIED_BYTES:
-            shares = [{path: rest[path] for path in [*rest][at::tasks]} for at in range(tasks)]
-            with ThreadPoolExecutor(CHANGE_THREADS) as pool:  # Arrow works outside of Python's lock
-                found = list(pool.map(copier.copy, shares, [changed.added, *[()] * (tasks - 1)]))
-        else:
-            words = [batch for path, bitmap in rest.items() for batch in word_batches(path, bitmap)]
-            frame = source.spark.createDataFrame(pa.Table.from_batches(words))
-            spread = spread_words(source.spark, frame, {path: path for path in rest}, tasks)
-            with translate_spark_errors():
-                rows = spread.mapInArrow(partial(_copy_task, copier), PARTS).collect()
-            found = [[PartFile(*row)] if row.path else None for row in rows]
-        if None in found:
-            return None
-        undo.pop_all()
-    parts = [part for each in found if each is not None for part in each]
-    discard_folder(writer.store, layout.job, but={part.path for part in parts})  # Spark may have run a task twice
+    copied = [
+        _CopiedFile(file.path, file.size_bytes, columns[file.path], gone[file.path], changed.replaced.get(file.path))
+        for file in files
+    ]
+    tasks = writers or max(1, min(len(copied), 1 + sum(file.size_bytes for file in copied) // CHANGE_TASK_BYTES))
+    shares = [copied[at::tasks] for at in range(tasks)]
+    if changed.added:
+        shares[0].append(_CopiedFile("", 0, writer.schema, BitMap64(), added=changed.added))
+    copier = FileCopier(
+        writer.store,
+        partial(_read_copied, source.io, writer.new_layout().schema),
+        partial(_open_copies, writer.new_layout()),
+        attrgetter("path") if writer.sort_by else _together,
+        attrgetter("size_bytes"),
+        partial(_sort_rows, writer.sort_by) if writer.sort_by else None,
+    )
+    groups = [CopyGroup(writer.new_layout().job, share) for share in shares]
+    found = copy_groups(copier, groups, lambda: source.spark, CHANGE_THREADS)
+    parts = [part for each in found if not isinstance(each, NotLocal) for part in each]
+    if any(isinstance(each, NotLocal) for each in found):
+        for group in groups:
+            discard_folder(writer.store, group.job)
+        return None
     return writer.from_parts(parts)
 
 
@@ -572,54 +572,39 @@ class ChangedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class _FileCopier:
-    """How tasks copy files.
+class _CopiedFile:
+    """A file to copy, or rows to write beside the copies.
 
     Args:
-        columns: The columns of each file by its path.
+        columns: Its columns; see `widen.files.iceberg_columns.read_unmarked`.
+        gone: The positions of the rows that the copy lacks.
         replaced: See `ChangedRows`.
-        sort_by: The columns that sort the rows of each copy.
+        added: Rows instead of a file.
     """
 
-    io: FileIO
-    layout: IcebergLayout
-    columns: Mapping[str, StructType]
-    replaced: Mapping[str, pa.RecordBatch]
-    sort_by: tuple[SortKey, ...] = ()
+    path: str
+    size_bytes: int
+    columns: StructType
+    gone: BitMap64
+    replaced: pa.RecordBatch | None = None
+    added: Iterable[pa.Table] = ()
 
-    def copy(self, marked: Mapping[str, BitMap64], added: Iterable[pa.Table] = ()) -> list[PartFile] | None:
-        """Copy files without some of their rows, and return the copies; None if Spark has to copy one of them.
 
-        Args:
-            added: Rows that the copies have beside these.
-        """
-        writers, schema = IcebergWriters(self.layout), self.layout.schema
-        assert schema is not None
-        try:
-            for path, bitmap in marked.items():
-                batches = read_unmarked(self.io, self.columns[path], path, bitmap, self.replaced.get(path))
-                self._write(writers, (rows.cast(schema) for rows in batches))
-            self._write(writers, (rows.cast(schema) for rows in added))
-            return writers.close()
-        except (NotLocal, pa.ArrowException):  # Spark may read the file, or says what is wrong
-            writers.discard()
-            return None
-        except BaseException:
-            writers.discard()
-            raise
+def _together(_: _CopiedFile) -> None:
+    """Return the key of files whose rows are written together: all of them."""
 
-    def _write(self, writers: IcebergWriters, tables: Iterable[pa.Table]) -> None:
-        """Write the rows of a file; in files of their own if they are sorted."""
-        if not self.sort_by:
-            for rows in tables:
-                writers.write(rows)
-            return
-        parts = list(tables)
-        if not parts:
-            return
-        whole = pa.concat_tables(parts)
-        writers.write(whole.take(pc.sort_indices(*_sort_columns(whole, self.sort_by))))
-        writers.close()
+
+def _read_copied(io: FileIO, schema: pa.Schema, file: _CopiedFile) -> Iterator[pa.Table]:
+    tables = read_unmarked(io, file.columns, file.path, file.gone, file.replaced) if file.path else file.added
+    return (rows.cast(schema) for rows in tables)
+
+
+def _open_copies(layout: IcebergLayout, _: _CopiedFile, job: str) -> IcebergWriters:
+    return IcebergWriters(replace(layout, sink=replace(layout.sink, job=job)))
+
+
+def _sort_rows(keys: Sequence[SortKey], _: int, rows: pa.Table) -> list[pa.Table]:
+    return [rows.take(pc.sort_indices(*_sort_columns(rows, keys)))]
 
 
 def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:
@@ -640,11 +625,3 @@ def _sort_columns(rows: pa.Table, keys: Sequence[SortKey]) -> tuple[pa.Table, li
             columns[name] = column
             orders.append((name, each))
     return pa.table(columns), orders
-
-
-def _copy_task(copier: _FileCopier, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Copy the files of a task, and yield the copies; one without a path if Spark has to copy them."""
-    freeze_imports()
-    paths, marked = gather_words(batches)
-    copies = copier.copy({path: marked[path] for path in paths})
-    yield to_part_rows([PartFile("", 0, "")] if copies is None else copies)

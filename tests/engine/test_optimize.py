@@ -15,9 +15,10 @@ import widen
 from engine.test_rewrite import rows_with_ids
 from support.old_table import ENABLED, file_types, live, log, operations
 from support.written_once import written_once
-from widen.changes import rewrite_files
+from widen.changes import copy_files, rewrite_files
 from widen.changes.rewrite_files import Compaction, CompactionTask, plan_compaction
 from widen.errors import ColumnNotFound, CorruptFile, InvalidOption, MetadataChanged
+from widen.limits import COPIED_BYTES
 from widen.table import Table
 
 VECTORS = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
@@ -50,7 +51,11 @@ def six_files(spark: SparkSession, place: Path) -> Table:
     return table
 
 
-def test_small_files_of_a_partition_become_one(spark: SparkSession, tmp_path: Path, small: Table) -> None:
+@pytest.mark.parametrize("copied_bytes", [COPIED_BYTES, 0], ids=["here", "tasks"])
+def test_small_files_of_a_partition_become_one(
+    spark: SparkSession, tmp_path: Path, small: Table, monkeypatch: pytest.MonkeyPatch, copied_bytes: int
+) -> None:
+    monkeypatch.setattr(copy_files, "COPIED_BYTES", copied_bytes)
     before = rows(small, spark)
     dry = small.optimize(dry_run=True, spark=spark)
     assert (dry.version, dry.metrics["numRemovedFiles"]) == (small.version, 5)

@@ -16,7 +16,7 @@ RUN = sorted((ROOT / "src/widen/verification").glob("*.py"))
 """What runs the proof over files, with Spark or without."""
 
 MAKERS = (
-    *("widen.json", "widen.rows", "widen.batches", "widen.changes", "widen.frames.column_conversions"),
+    *("widen.json", "widen.rows", "widen.batches", "widen.changes", "widen.frames.json_documents"),
     *("widen.ingestion", "widen.targets", "widen.table", "widen.data_source"),
 )
 """The packages that read records, make rows, and decide what becomes of a key."""
@@ -50,7 +50,7 @@ def imports_of(path: Path) -> set[str]:
             names = {alias.name for alias in node.names}
             if names <= DECLARATIONS.get(node.module or "", set()):
                 continue
-            if node.module != "widen.frames.column_conversions" or not names <= DOCUMENTS:
+            if node.module != "widen.frames.json_documents" or not names <= DOCUMENTS:
                 found.add(node.module or "")
     return found
 

@@ -1,24 +1,26 @@
-"""Sources that say their types: the same rules on the schema, in expressions of Spark. Every table is proved."""
+"""Sources that say their types: the same rules on the schema, and conversions in tasks. Every table is proved."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from functools import reduce
 from itertools import count
 from operator import or_
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import widen
@@ -26,11 +28,13 @@ from support.exact import assert_same
 from widen import IngestResult, ingest, plan
 from widen.batches import column_copy, frame_batch, int96_times, typed_frames
 from widen.batches.column_copy import ColumnCopy
+from widen.batches.column_values import JudgedRows, RowConversion
+from widen.batches.frame_conversion import prepare_records
 from widen.batches.open_source import BatchReader
-from widen.batches.typed_frames import prepare_records
 from widen.errors import CorruptFile, EvolutionRefused, InvalidOption, JobFailed, SourceError
 from widen.evolution.policy import Policy
-from widen.frames import column_conversions as exact_cast
+from widen.files import conversions
+from widen.files.arrow_types import to_arrow
 from widen.frames.table_writers import DeltaRows
 from widen.model.types import DATE, INTEGER, LONG, STRING, TIMESTAMP, DataType, Field, StructType
 from widen.spark.engine import require_spark
@@ -127,7 +131,7 @@ def test_values_are_looked_at_where_types_leave_it_open(spark: SparkSession, tmp
     other = frame(spark, "2 AS n, 1L AS a, timestamp'2024-05-01 12:00:00.123456Z' AS b")
     proved(other, table, evolve="split")
     assert set(types(table)) == {"n", "a", "b", "b_timestamp"}
-    text_of_a_double = frame(spark, "3 AS n, 1234567890123456770L AS a")
+    text_of_a_double = frame(spark, "3 AS n, 1234567890123456800L AS a")
     assert proved(text_of_a_double, table, evolve="split").plan.is_empty
 
 
@@ -428,6 +432,21 @@ def test_a_number_is_kept_beside_a_timestamp(spark: SparkSession, tmp_path: Path
     assert [row["t"].timestamp() for row in rows(spark, fixed)] == [1700000000] * 2
 
 
+@pytest.mark.parametrize("listed", [0, 2**20])
+def test_many_quarantined_records_do_not_come_through_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: int
+) -> None:
+    require_spark(spark, "tasks write the records of a DataFrame")
+    monkeypatch.setattr(frame_batch, "LISTED_BYTES", listed)
+    table = tmp_path / "table"
+    widen.create_table(str(table), "n int NOT NULL, p string", partition_by=["p"])
+    done = proved(spark.sql("SELECT IF(id % 4 = 1, NULL, id) AS n, concat('p', id % 2) AS p FROM range(40)"), table)
+    assert (done.records, done.quarantined) == (30, 10)
+    kept = Table(str(done.quarantine)).read(spark=spark).collect()
+    assert sorted(json.loads(row["text"])["p"] for row in kept) == ["p1"] * 10
+    assert {row["reason"] for row in kept} == {"n is null, and column n is NOT NULL"}
+
+
 def test_nothing_is_left_of_parts_if_one_fails(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -625,10 +644,21 @@ def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
     assert (done.plan.is_empty, done.records, done.quarantined) == (True, 1, 1)
     assert done.verification is not None
     assert done.verification.converted == 3
-    day_late = exact_cast.read_temporal
-    monkeypatch.setattr(
-        exact_cast, "read_temporal", lambda texts, kind: day_late(texts, kind) + F.expr("INTERVAL '1' DAY")
-    )
+
+    class DayLate(RowConversion):
+        """A conversion that runs in other processes, which get it by value."""
+
+        def judge(self, *words: Any) -> JudgedRows:
+            read, day = conversions.temporal_values, timedelta(days=1)
+
+            def read_late(texts: pa.Array, kind: DataType) -> pa.Array:
+                late = [each and each + day for each in read(texts, kind).to_pylist()]
+                return pa.array(late, to_arrow(kind))
+
+            with mock.patch.object(conversions, "temporal_values", read_late):
+                return super().judge(*words)
+
+    monkeypatch.setattr(frame_batch, "RowConversion", DayLate)
     widen.create_table(str(tmp_path / "late"), columns)
     late = ingest(source, str(tmp_path / "late"), spark=spark, verify=True)
     assert late.verification is not None
@@ -658,37 +688,16 @@ def test_the_proof_knows_times_that_no_column_holds_and_dates_that_are_midnights
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
 
 
-_read_temporal = exact_cast.read_temporal
-
-
-def _midnights_as_dates(texts: Column, kind: DataType) -> Column:
-    return _read_temporal(F.regexp_replace(texts, "T00:00:00Z?$", "") if kind == DATE else texts, kind)
-
-
-def _times_cut(texts: Column, kind: DataType) -> Column:
-    return _read_temporal(F.regexp_replace(texts, "T10:00", "T00:00"), kind)
-
-
-TIME_FAULTS: dict[str, tuple[str, str, str, Callable[..., Column]]] = {
-    "a midnight becomes its date": ("date", "string", "'2024-05-01T00:00:00Z'", _midnights_as_dates),
-    "a time becomes its midnight": ("timestamp", "string", "'2024-05-01T10:00:00Z'", _times_cut),
-    "a timestamp becomes the text of its date": (
-        "string", "timestamp", "timestamp'2024-05-01 00:00:00Z'", lambda values, *_: F.lit("2024-05-01")
-    ),
+TIME_FAULTS: dict[str, tuple[str, str, str]] = {
+    "a midnight becomes its date": ("date", "string", "'2024-05-01T00:00:00Z'"),
+    "a time becomes its midnight": ("timestamp", "string", "'2024-05-01T10:00:00Z'"),
+    "a timestamp becomes the text of its date": ("string", "timestamp", "timestamp'2024-05-01 00:00:00Z'"),
     "a timestamp without a zone becomes the text of its date": (
-        "string", "timestamp_ntz", "timestamp_ntz'2024-05-01 00:00:00'",
-        lambda values, *_: values.cast("date").cast("string")
+        "string", "timestamp_ntz", "timestamp_ntz'2024-05-01 00:00:00'"
     ),
-    "a date becomes the text of a timestamp": (
-        "string", "date", "date'2024-05-01'", lambda values, *_: F.concat(values.cast("string"), F.lit(" 10:00:00"))
-    ),
-    "a date becomes another time of its day": (
-        "timestamp", "date", "date'2024-05-01'", lambda values, *_: F.lit("2024-05-01 10:00:00Z").cast("timestamp")
-    ),
-    "a date becomes another local time of its day": (
-        "timestamp_ntz", "date", "date'2024-05-01'",
-        lambda values, *_: F.lit("2024-05-01 10:00:00").cast("timestamp_ntz")
-    ),
+    "a date becomes the text of a timestamp": ("string", "date", "date'2024-05-01'"),
+    "a date becomes another time of its day": ("timestamp", "date", "date'2024-05-01'"),
+    "a date becomes another local time of its day": ("timestamp_ntz", "date", "date'2024-05-01'"),
 }  # fmt: skip
 """A wrong conversion for each column: the types of the column and of the source, and a value in SQL."""
 
@@ -697,21 +706,46 @@ def test_the_proof_finds_each_time_that_is_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row has a number and one time; no row with a wrong time is found again, and every other one is."""
+    require_spark(spark, "its proof is looked at")
     faults = list(TIME_FAULTS.values())
     columns = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(faults))
-    values = (f"IF(n = {number}, {value}, NULL) AS c{number}" for number, (_, _, value, _) in enumerate(faults))
+    values = (f"IF(n = {number}, {value}, NULL) AS c{number}" for number, (_, _, value) in enumerate(faults))
     source = spark.sql(
         f"SELECT n, {', '.join(values)} FROM VALUES {', '.join(f'({n})' for n in range(len(faults)))} t(n)"
     )
     widen.create_table(str(tmp_path / "right"), f"n int, {columns}")
     proved(source, tmp_path / "right", spark=spark, evolve="freeze")
 
-    def read_wrongly(texts: Column, kind: DataType) -> Column:
-        return _times_cut(texts, kind) if kind == TIMESTAMP else _midnights_as_dates(texts, kind)
+    class Wrong(RowConversion):
+        """A conversion that runs in other processes, which get it by value."""
 
-    wrong = {(old, kind): convert for kind, old, _, convert in faults if old != "string"}
-    monkeypatch.setattr(exact_cast, "read_temporal", read_wrongly)
-    monkeypatch.setattr(exact_cast, "TOTAL_CONVERSIONS", exact_cast.TOTAL_CONVERSIONS | wrong)
+        def judge(self, *words: Any) -> JudgedRows:
+            read, ten = conversions.temporal_values, datetime(2024, 5, 1, 10)
+
+            def read_wrongly(texts: pa.Array, kind: DataType) -> pa.Array:
+                pattern = ("T10:00", "T00:00") if kind == TIMESTAMP else ("T00:00:00Z?$", "")
+                is_date = kind in (DATE, TIMESTAMP)
+                return read(pc.replace_substring_regex(texts, *pattern) if is_date else texts, kind)
+
+            def always(value: object) -> Callable[..., pa.Array]:
+                return lambda values, _, new: pc.if_else(
+                    values.is_valid(), pa.scalar(value, to_arrow(new)), pa.scalar(None, to_arrow(new))
+                )
+
+            wrong = {
+                ("timestamp", "string"): always("2024-05-01"),
+                ("timestamp_ntz", "string"): always("2024-05-01"),
+                ("date", "string"): always("2024-05-01 10:00:00"),
+                ("date", "timestamp"): always(ten.replace(tzinfo=timezone.utc)),
+                ("date", "timestamp_ntz"): always(ten),
+            }
+            with (
+                mock.patch.object(conversions, "temporal_values", read_wrongly),
+                mock.patch.dict(conversions.CONVERSIONS, wrong),
+            ):
+                return super().judge(*words)
+
+    monkeypatch.setattr(frame_batch, "RowConversion", Wrong)
     widen.create_table(str(tmp_path / "wrong"), f"n int, {columns}")
     done = ingest(source, str(tmp_path / "wrong"), spark=spark, verify=True, evolve="freeze")
     assert done.verification is not None

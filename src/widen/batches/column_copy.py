@@ -1,7 +1,7 @@
 """Typed records that tasks copy from Parquet files, column by column with Arrow: no value passes through Spark's JVM.
 
 Columns that hold the values of their fields in the same type or a wider one are copied. In this process
-`widen.batches.column_values` converts the others. On Spark the expressions of `widen.batches.column_expressions`
+`widen.batches.column_values` converts the others. On Spark the tasks of `widen.batches.frame_conversion`
 convert them, and read files that Arrow does not read as Spark does.
 
 Source: docs/evolution-rules.md#d16
@@ -86,16 +86,26 @@ class CopiedRows(msgspec.Struct, frozen=True):
         parts: The files of the table.
         quarantined: The records that do not fit the table.
         counts: How many of these have each violation; see `RowConversion.convert`.
+        unlisted: How many more there are, which are not in the list.
     """
 
     parts: list[PartFile] = []
     quarantined: list[QuarantinedRecord] = []
     counts: list[int] = []
+    unlisted: int = 0
 
     def merged(self, other: CopiedRows) -> CopiedRows:
         """Return both."""
         counts = [one + more for one, more in zip_longest(self.counts, other.counts, fillvalue=0)]
-        return CopiedRows(self.parts + other.parts, self.quarantined + other.quarantined, counts)
+        return CopiedRows(
+            self.parts + other.parts, self.quarantined + other.quarantined, counts, self.unlisted + other.unlisted
+        )
+
+    def limited(self, most: int) -> CopiedRows:
+        """Return the same with an empty list, if the quarantined records have more bytes than that."""
+        if sum(len(each.text) for each in self.quarantined) <= most:
+            return self
+        return CopiedRows(self.parts, [], self.counts, self.unlisted + len(self.quarantined))
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,12 +157,6 @@ def _nth_check(data_type: DataType, number: int, values: Column) -> Column:
     return list(_checks(values, data_type))[number]
 
 
-def ensure_utf8_record(is_utf8: Column) -> Column:
-    """Return a condition that holds for every record; the job fails with `NOT_UTF8` where one has another text."""
-    error = CorruptFile(path="source", reason=NOT_UTF8, fix=RESTORE_FILE)
-    return F.when(is_utf8, F.lit(True)).otherwise(F.raise_error(F.lit(str(error))).cast("boolean"))
-
-
 def to_refused_texts(kind: str, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield records as texts that are not records.
 

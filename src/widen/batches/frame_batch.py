@@ -1,74 +1,68 @@
 """Batches of typed records: a DataFrame, or files with a schema. The same rules apply, to the schema.
 
 Values are observed only where their type leaves open whether a column holds them exactly, and counted only when
-the table changes, most of them in the first records. So most intervals take one pass, and no Python runs per
-record.
+the table changes, most of them in the first records. So most intervals take one pass. Tasks convert whole columns with
+Arrow.
 
 Source: docs/evolution-rules.md#d16
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
-from decimal import Decimal
 from functools import partial, reduce
-from operator import and_
-from typing import Any, cast
+from typing import cast
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from widen.batches.column_copy import SourceFooter, find_column_copy, read_first_rows, read_source_footers
-from widen.batches.column_expressions import (
-    TypedViolation,
-    find_typed_violations,
-    observe_violations,
-    to_columns,
-    violation_reason,
+from widen.batches.column_values import NO_MARKS, RowConversion, to_quarantine_rows
+from widen.batches.corrupt_texts import is_utf8_record, to_refused_texts
+from widen.batches.frame_conversion import (
+    REASON,
+    SOURCE_PLACE,
+    TEXT,
+    FrameCopy,
+    FrameRows,
+    ObserveKinds,
+    PreparedRecords,
+    flag_of,
+    mark_of,
+    prepare_records,
+    select_records,
+    storable_columns,
+    task_source,
 )
-from widen.batches.corrupt_texts import ensure_utf8_record, is_utf8_record, to_refused_texts
+from widen.batches.observed_kinds import FileOrder, add_batch, kinds, remove_absent
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import (
     HEAD_RECORDS,
     PLACE_TYPE,
-    PreparedRecords,
     TypedRecords,
     has_map_key,
-    prepare_records,
 )
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
 from widen.evolution.policy import Policy, respell_all, spell_as
-from widen.files.data_reader import java_float, java_number
-from widen.files.data_writer import PartSink
-from widen.frames.column_conversions import convert_exactly, is_exact_double, is_whole_ms, read_temporal
+from widen.files.arrow_types import count_up, to_arrow_schema
+from widen.files.data_writer import PartSink, Sink, TableSink
+from widen.frames.physical_layout import cast_to_table_type
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import SIGN
-from widen.json.kinds import LONG_WORD, MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
-    SAMPLE_CHARS,
-    FieldObservation,
-    KindObservation,
     Observation,
     RecordObservation,
     TemporalString,
     merge_observations,
-    type_facts,
 )
-from widen.model.column_path import ELEMENT, VALUE, Path, fold_path, leaves, map_children
+from widen.model.column_path import Path, fold_path, leaves, map_children
 from widen.model.types import (
-    BINARY,
     DOUBLE,
     FLOAT,
     STRING,
-    TIMESTAMP,
-    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -81,14 +75,13 @@ from widen.model.types import (
 from widen.proof.known_names import find_source_names, learn_names
 from widen.proof.rules import ColumnsByKey, computed_keys, leave_out, read_defaults, source_columns_by_key
 from widen.rows.row import RecordRoute, build_routes
-from widen.rows.row_builder import ORIGIN_FIELDS
+from widen.rows.row_builder import ORIGIN_FIELDS, RowCondition
 from widen.schema.field_names import NameUse
-from widen.sources.file_ranges import RAW_SCHEMA, RawTexts, Typed, field_steps, fields_of
+from widen.sources.file_ranges import RAW_SCHEMA, RawTexts, fields_of
 from widen.sources.listing import SourceFile, file_key_column
 from widen.spark.engine import Rows, Session
 from widen.spark.errors import translate_spark_errors
-from widen.spark.expression import join_columns
-from widen.spark.spark_types import Column, DataFrame, F
+from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
 from widen.verification.frame_records import (
     columns_agree,
     comparable_fields,
@@ -113,7 +106,9 @@ from widen.verification.records import (
     build_file_reader,
 )
 
-_BROKEN, _ORIGIN, _VIOLATION = "_widen_broken", "_widen_origin", "_widen_misfit_"
+LISTED_BYTES = 8 * 2**20
+"""How many bytes of quarantined records a task sends to the driver; Spark reads more of them again."""
+
 _REBUILT = "_widen_rebuilt_"
 _CONTRADICTION = "columns contradict each other"
 """Replaces a row with such columns. No record has this text."""
@@ -174,7 +169,7 @@ class TypedBatch:
         results = []
         with ExitStack() as undo:
             for number, part in enumerate(self._prepare_parts(attempt.base, attempt.policy, attempt.schema)):
-                schema, policy = spell_as(attempt.schema, attempt.policy, part.records.schema)
+                schema, policy = spell_as(attempt.schema, attempt.policy, part.source.schema)
                 result = _Writing(part, replace(attempt, schema=schema, policy=policy), writer).run()
                 undo.callback(writer.discard, result.files)
                 # Parts differ in their schemas, and the proof rebuilds the rows of a file with the schema that it was
@@ -243,7 +238,7 @@ class TypedBatch:
             return reduce(
                 DataFrame.unionAll,
                 [
-                    _source_digests(part, source_columns_by_key(*spell_for_proof(schema, policy, part.records.schema)))
+                    _source_digests(part, source_columns_by_key(*spell_for_proof(schema, policy, part.source.schema)))
                     for part in prepared
                 ],
             )
@@ -263,7 +258,7 @@ class TypedBatch:
                 part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
                 rows = cast(DataFrame, table.read(part.records.frame.sparkSession, part_paths))
                 # Where a part lacks a field, its column has the default, which the fields say nothing of.
-                schema, named = spell_for_proof(table.schema, policy, part.records.schema)
+                schema, named = spell_for_proof(table.schema, policy, part.source.schema)
                 lacking = read_defaults(schema).keys() - {*part.schema.names}
                 sides.append(_row_digests(rows, part.schema, leave_out(schema, lacking), named))
             if quarantined_records is not None:
@@ -284,7 +279,7 @@ class TypedBatch:
 
     def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
         return [
-            part.without(self._left_out(spell_for_proof(schema, policy, part.records.schema)[0]))
+            part.without(self._left_out(spell_for_proof(schema, policy, part.source.schema)[0]))
             for part in self._prepare_parts(schema, policy, schema)
         ]
 
@@ -379,8 +374,7 @@ def _observe_parts(parts: Iterable[PreparedRecords], *, counts_only: bool = Fals
     observations = []
     for part in parts:
         observation = Observation(root=part.observation())
-        files = part.records.files if part.is_untouched else ()
-        aggregates = KindAggregates(part.records, part.fields, observation.root, files)
+        aggregates = KindAggregates(part, observation.root)
         if counts_only:
             aggregates.count()
         else:
@@ -399,27 +393,108 @@ class _Writing:
 
     def run(self) -> BatchResult:
         """Write the records, without those that violate a rule or do not fit a fixed column."""
-        schema, policy = self.attempt.schema, self.attempt.policy
-        route, rule = build_routes(schema, policy), self.writer.violated_rule()
-        copied = self._copy(route) if rule is None else None
+        spark = self.part.source.frame.sparkSession
+        # A default goes where the file of a record has no field for it, which Spark says.
+        sink = None if self.writer.defaults else self.writer.find_sink(spark, in_tasks=True)
+        copied = self._copy(sink) if isinstance(sink, PartSink) else None
         if copied is not None:
             return copied
-        columns = to_columns(self.part.fields, schema, policy)
-        marks = self._missing_marks(route)
-        violations = find_typed_violations(self.part.fields, route, policy.samples, marks)
-        if rule is None and not violations:
-            records = self.part.records
-            # Only quarantined records need their position, which costs Spark a row index, and files with different
-            # fields.
-            rows = records.frame if records.unplaced is None or marks else records.unplaced
-            rows = _checked(records, rows)
-            files = self.writer.write(self._fill(rows.select(*columns, *_alias_marks(marks))).drop(*map(_mark, marks)))
+        return self._write_on_spark() if sink is None else self._write_in_tasks(sink)
+
+    def _copy(self, sink: PartSink) -> BatchResult | None:
+        """Let tasks copy the files, if nothing in them has to be converted; see `widen.batches.column_copy`."""
+        part, attempt, spark = self.part, self.attempt, self.part.source.frame.sparkSession
+        if not (part.is_untouched and part.source.files):
+            return None
+        route = build_routes(attempt.schema, attempt.policy)
+        copy = find_column_copy(spark, part.source.files, part.schema, attempt.schema, route, sink)
+        if copy is None:
+            return None
+        files = self.writer.from_parts(copy.run().parts)
+        return BatchResult(files, Observation(records=self.writer.count_rows(files)))
+
+    def _write_in_tasks(self, sink: Sink) -> BatchResult:
+        """Let tasks convert the records and write the files."""
+        records, attempt = self.part.source, self.attempt
+        conversion = self._conversion(attempt.schema, tuple(sink.text_partitions), tuple(sink.rules))
+        is_placed = records.place is not None and conversion.can_quarantine
+        types = to_arrow_schema(attempt.schema) if sink.schema is None else sink.schema
+        copy = FrameCopy(conversion, types, sink, is_placed, records.is_utf8, LISTED_BYTES)
+        copied = copy.run(self._in_partitions(self._select(conversion, is_placed=is_placed), conversion, sink))
+        files = self.writer.from_parts(copied.parts)
+        root, number = conversion.observe_violations(copied.counts), len(copied.quarantined) + copied.unlisted
+        seen = Observation(self.writer.count_rows(files), 0, {}, number, root)
+        if copied.unlisted:
+            return BatchResult(files, seen, self._quarantined(conversion, attempt.schema, F.col(REASON)))
+        quarantined = to_quarantine_rows(copied.quarantined) if copied.quarantined else None
+        spark = records.frame.sparkSession
+        return BatchResult(files, seen, None if quarantined is None else spark.createDataFrame(quarantined))
+
+    def _in_partitions(self, frame: DataFrame, conversion: RowConversion, sink: Sink) -> DataFrame:
+        """Return the records sorted by the partitions they go to, so that tasks write no small files."""
+        columns = set(sink.partition_by) if isinstance(sink, TableSink) else set()
+        keys = [
+            f"c{number}"
+            for number, each in enumerate(conversion.source)
+            if not isinstance(each.type, (ArrayType, MapType, StructType))
+            and any(slot.name in columns for slot in conversion.route.get(each.name, ()))
+        ]
+        return frame.sortWithinPartitions(*keys) if keys else frame
+
+    def _write_on_spark(self) -> BatchResult:
+        """Let tasks convert the records, and Spark complete the rows, check them and write them."""
+        rule, attempt = self.writer.violated_rule(), self.attempt
+        own = storable_columns(attempt.schema)
+        conversion = self._conversion(own)
+        marks = self._missing_marks(conversion.route)
+        is_judged = rule is not None or conversion.can_quarantine
+        rows = FrameRows(conversion, own, tuple(marks), self.part.source.is_utf8, is_judged)
+        filled = self._fill(rows.run(self._select(conversion, marks)), own)
+        helpers = [*map(mark_of, marks)]
+        if not is_judged:
+            files = self.writer.write(filled.drop(*helpers))
             return BatchResult(files, Observation(records=self.writer.count_rows(files)))
-        return self._write_fitting(columns, violations, rule, marks)
+        flags = [flag_of(number) for number in range(conversion.violations)]
+        # Rules may be about computed columns, so these are filled first.
+        reason = F.col(REASON) if rule is None else F.coalesce(F.col(REASON), rule)
+        judged = filled.withColumn(REASON, reason)
+        with translate_spark_errors():
+            number, *counts = judged.agg(F.count(REASON), *map(F.count_if, flags)).collect()[0]
+        files = self.writer.write(judged.where(F.col(REASON).isNull()).drop(REASON, *flags, *helpers))
+        seen = Observation(self.writer.count_rows(files), 0, {}, number, conversion.observe_violations(counts))
+        return BatchResult(files, seen, self._quarantined(conversion, own, reason, marks) if number else None)
+
+    def _quarantined(
+        self, conversion: RowConversion, own: StructType, reason: Column, marks: Mapping[str, Column] = NO_MARKS
+    ) -> DataFrame:
+        """Return the records that the table does not take, with their texts, which only these rows need."""
+        rows = FrameRows(conversion, own, tuple(marks), self.part.source.is_utf8, True, True)
+        found = self._fill(rows.run(self._select(conversion, marks, is_placed=True)), own).withColumn(REASON, reason)
+        place = F.col(SOURCE_PLACE)
+        file, number = F.coalesce(place["file"], F.lit("")), F.coalesce(place["number"], F.lit(0).cast("bigint"))
+        columns = zip((F.col(TEXT), file, number, F.col(REASON)), ORIGIN_FIELDS, strict=True)
+        return found.where(F.col(REASON).isNotNull()).select(*(column.alias(name) for column, name in columns))
+
+    def _conversion(
+        self, schema: StructType, texts: tuple[str, ...] = (), rules: tuple[RowCondition, ...] = ()
+    ) -> RowConversion:
+        policy, source = self.attempt.policy, task_source(self.part.source.schema, self.part.rules)
+        route = build_routes(schema, policy)
+        return RowConversion(source, self.part.rules, route, schema, policy.samples, texts, rules)
+
+    def _select(
+        self, conversion: RowConversion, marks: Mapping[str, Column] = NO_MARKS, *, is_placed: bool = False
+    ) -> DataFrame:
+        """Return the records as tasks get them, with marks, and with the location of each record."""
+        records = self.part.source
+        # Only quarantined records need their location, which costs Spark a row index, and files with different fields.
+        frame = records.frame if is_placed or marks or records.unplaced is None else records.unplaced
+        place = F.lit(None).cast(PLACE_TYPE) if records.place is None else records.place
+        return select_records(records, frame, conversion, (*marks.values(), *([place] if is_placed else [])))
 
     def _missing_marks(self, route: RecordRoute) -> dict[str, Column]:
         """Return for each column with a default whether a record has no field for it, judging by its file."""
-        records, defaults = self.part.records, sorted(self.writer.defaults)
+        records, defaults = self.part.source, sorted(self.writer.defaults)
         names_by_file = records.names_by_file() if defaults and records.names_by_file is not None else {}
         marks: dict[str, Column] = {}
         for name in defaults:
@@ -431,66 +506,19 @@ class _Writing:
                 marks[name] = file_key_column(records.place.getField("file")).isin(lacking)
         return marks
 
-    def _fill(self, rows: DataFrame) -> DataFrame:
-        return self.writer.fill(rows, lambda name: F.col(quote_name(_mark(name))))
-
-    def _copy(self, route: RecordRoute) -> BatchResult | None:
-        """Let tasks copy the files, if nothing in them has to be converted; see `widen.batches.column_copy`."""
-        part, spark = self.part, self.part.records.frame.sparkSession
-        if not (part.is_untouched and part.records.files):
-            return None
-        sink = self.writer.find_sink(spark)
-        if not isinstance(sink, PartSink):
-            return None
-        copy = find_column_copy(spark, part.records.files, part.schema, self.attempt.schema, route, sink)
-        if copy is None:
-            return None
-        files = self.writer.from_parts(copy.run().parts)
-        return BatchResult(files, Observation(records=self.writer.count_rows(files)))
-
-    def _write_fitting(
-        self,
-        columns: Sequence[Column],
-        violations: Sequence[TypedViolation],
-        rule: Column | None,
-        marks: Mapping[str, Column],
-    ) -> BatchResult:
-        flags = [f"{_VIOLATION}{number}" for number in range(len(violations))]
-        conditions = [violation.is_violated.alias(flag) for violation, flag in zip(violations, flags, strict=True)]
-        rows = _checked(self.part.records, self.part.records.frame).select(
-            *columns,
-            *_alias_marks(marks),
-            *conditions,
-            _origin(self.part, violation_reason(violations)).alias(_ORIGIN),
-        )
-        reason = F.col(f"{_ORIGIN}.{ORIGIN_FIELDS[-1]}")
-        # Rules may be about computed columns, so these are filled first.
-        rows = self._fill(rows).withColumn(_BROKEN, reason if rule is None else F.coalesce(reason, rule))
-        with translate_spark_errors():
-            number, *counts = rows.agg(F.count(_BROKEN), *map(F.count_if, flags)).collect()[0]
-        helpers = (_BROKEN, _ORIGIN, *flags, *map(_mark, marks))
-        files = self.writer.write(rows.where(F.col(_BROKEN).isNull()).drop(*helpers))
-        origin = (F.col(f"{_ORIGIN}.{name}").alias(name) for name in ORIGIN_FIELDS[:-1])
-        quarantined_records = rows.where(F.col(_BROKEN).isNotNull()).select(
-            *origin, F.col(_BROKEN).alias(ORIGIN_FIELDS[-1])
-        )
-        seen = Observation(self.writer.count_rows(files), 0, {}, number, observe_violations(violations, counts))
-        return BatchResult(files, seen, quarantined_records if number else None)
-
-
-def _alias_marks(marks: Mapping[str, Column]) -> list[Column]:
-    return [column.alias(_mark(name)) for name, column in marks.items()]
-
-
-def _mark(name: str) -> str:
-    """Return the column that says whether the records have no field for a column of the table."""
-    return f"_widen_missing_{name}"
-
-
-def _checked(records: TypedRecords, rows: DataFrame) -> DataFrame:
-    """Return the rows of records; the job fails where a text is not UTF-8. See `widen.batches.corrupt_texts`."""
-    is_utf8 = None if records.is_utf8 else is_utf8_record(records.columns.values(), records.schema)
-    return rows if is_utf8 is None else rows.where(ensure_utf8_record(is_utf8))
+    def _fill(self, rows: DataFrame, own: StructType) -> DataFrame:
+        """Return rows of tasks in the columns of the table, filled, with what else they have."""
+        columns, more = [], rows.columns[len(own.fields) :]
+        for each in self.attempt.schema:
+            at = own.names.index(each.name) if each.name in own.names else None
+            value = F.lit(None) if at is None else F.col(rows.columns[at])
+            if at is None or own.fields[at].type == each.type:
+                column = value.cast(type_to_spark(each.type))
+            else:
+                column = cast_to_table_type(value, own.fields[at].type, each.type, (each.name,))
+            columns.append(column.alias(each.name))
+        columns += [F.col(quote_name(name)) for name in more]
+        return self.writer.fill(rows.select(*columns), lambda name: F.col(quote_name(mark_of(name))))
 
 
 def _origin(part: PreparedRecords, reason: Column) -> Column:
@@ -505,8 +533,8 @@ def _origin(part: PreparedRecords, reason: Column) -> Column:
 
 def _files_of(parts: Iterable[PreparedRecords], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
     parts = list(parts)
-    found = [ColumnFiles(part.records.files if part.is_untouched else (), part.schema) for part in parts]
-    spelled = spell_for_all(schema, policy, [part.records.schema for part in parts])
+    found = [ColumnFiles(part.source.files if part.is_untouched else (), part.schema) for part in parts]
+    spelled = spell_for_all(schema, policy, [part.source.schema for part in parts])
     return None if spelled is None else find_column_files(found, *spelled)
 
 
@@ -619,325 +647,82 @@ def _digest(
     ]
 
 
-# Aggregates over typed values: the count of each kind, its first value, and facts that its type leaves open.
+# What the values of records say, which tasks look at.
 #
 # Source: docs/evolution-rules.md#one-interval, #d2, #d16
 
 
-PER_PASS = 200
-"""The most kinds that one pass over the records aggregates."""
-
-_NO_SAMPLE = "{…}"
-
-
-@dataclass(frozen=True, slots=True)
-class _KindAggregate:
-    """The aggregates of one kind, over all values of the kind in a record at once.
-
-    Args:
-        values: The value of a record, or an array of its values.
-        type: The type of scalars; None for records and maps.
-        optional: The field and the kind, if values of the type may be of another kind; without a value it is removed.
-    """
-
-    observation: KindObservation
-    values: Column
-    is_array: bool
-    type: DataType | None
-    optional: tuple[FieldObservation, Kind] | None = None
-
-    def counts(self, location: Column) -> list[Column]:
-        """Return the count, and the first value with its location as JSON."""
-        if self.is_array:
-            present = F.filter(self.values, F.isnotnull)
-            count, value = F.coalesce(F.sum(F.size(present)), F.lit(0)), F.try_element_at(present, F.lit(1))
-        else:
-            count, value = F.count(self.values), self.values
-        shown = F.lit(None) if self.type is None else value
-        # The smallest position, not the first that Spark happens to read: one batch must always give one plan.
-        first = F.min(F.when(value.isNotNull(), F.struct(location.alias("place"), shown.alias("value"))))
-        # Only the value that is the first becomes a text.
-        return [count, F.to_json(F.struct(first.getField("place").alias("place"), self._text(first).alias("sample")))]
-
-    def facts(self) -> list[Column]:
-        """Return the facts that the type leaves open."""
-        return ([self._is_exact()] if self._is_open else []) + ([self._digits()] if self._is_whole else [])
-
-    def fill_counts(self, values: Iterator[Any]) -> None:
-        """Fill in the observation with the next results of `counts`."""
-        self.observation.count, first = next(values), msgspec.json.decode(next(values))
-        location, self.observation.sample = first.get("place"), first.get("sample", "")
-        self.observation.first = (location["file"], location["number"]) if location else None
-
-    def fill_facts(self, values: Iterator[Any]) -> None:
-        """Fill in the observation with the next results of `facts`."""
-        is_exact = next(values) if self._is_open else None
-        if self._is_whole:
-            self.observation.integer_digits = next(values) or 0
-        if self.type == TIMESTAMP:
-            self.observation.epoch_ms_exact = is_exact is not False
-        elif self.type is not None and not self.observation.exact_double:
-            self.observation.exact_double = is_exact is not False
-
-    def fill_values(self, values: pa.Array, rows: pa.Array, uri: str) -> bool:
-        """Fill in the observation with values of a file; see `add_values`."""
-        return add_values(self.observation, self.type, values, rows, uri)
-
-    def remove_absent(self) -> None:
-        """Remove the kind from the observation if the type only says that there may be values of it."""
-        if self.optional is not None and not self.observation.count:
-            field, kind = self.optional
-            del field.kinds[kind]
-            field.nulls.update({} if field.kinds else {kind.dim: 1})
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether the type leaves open if a wider column holds all values exactly."""
-        return self.type == TIMESTAMP or not (self.type is None or self.observation.exact_double)
-
-    @property
-    def _is_whole(self) -> bool:
-        facts = None if self.type is None else type_facts(self.type)
-        return facts is not None and facts[0] == LONG_WORD
-
-    def _digits(self) -> Column:
-        bounds = (F.array_min(self.values), F.array_max(self.values)) if self.is_array else (self.values, self.values)
-        return F.greatest(_digits(F.min(bounds[0])), _digits(F.max(bounds[1])))
-
-    def _is_exact(self) -> Column:
-        if self.type == TIMESTAMP:
-            return F.every(self._each(is_whole_ms))
-        data_type = self.type
-        assert data_type is not None
-        return F.every(self._each(lambda value: is_exact_double(value, data_type)))
-
-    def _each(self, test: Callable[[Column], Column]) -> Column:
-        if not self.is_array:
-            return test(self.values)
-        return F.forall(self.values, lambda value: value.isNull() | test(value))
-
-    def _text(self, first: Column) -> Column:
-        if self.type is None:
-            return F.when(first.isNotNull(), F.lit(_NO_SAMPLE))
-        value = first.getField("value")
-        text = F.base64(value) if self.type == BINARY else convert_exactly(value, self.type, STRING)
-        assert text is not None
-        return text.substr(1, SAMPLE_CHARS)
-
-
 class KindAggregates:
-    """The aggregates over records.
+    """The kinds of the values of records.
 
     Args:
         observation: What the schema of the records says; the results are filled in.
-        files: The files whose columns are these fields, to count without Spark where Arrow reads them as Spark does.
     """
 
-    def __init__(
-        self,
-        records: TypedRecords,
-        fields: Mapping[str, Typed],
-        observation: RecordObservation,
-        files: Sequence[SourceFile] = (),
-    ) -> None:
-        self._records, self._files = records, files
-        self._schema = StructType(tuple(Field(name, data_type) for name, (_, data_type) in fields.items()))
-        self._paths: dict[int, Path] = {}
-        self._location = F.lit(None).cast(PLACE_TYPE) if records.place is None else records.place
-        self._aggregates = [
-            each
-            for key, (values, kind) in fields.items()
-            for each in _kind_aggregates(observation[key], values, kind, 0)
-        ]
+    def __init__(self, part: PreparedRecords, observation: RecordObservation) -> None:
+        self._part, self._root = part, observation
+        self._files = part.source.files if part.is_untouched else ()
 
     def observe(self) -> int:
-        """Aggregate all that the types leave open over all records, and return how many records there are."""
-        records = self._run(self._records.frame, self._aggregates, has_facts=True)
-        for each in self._aggregates:
-            each.remove_absent()
-        return records
+        """Find out all that the types leave open over all records, and return how many records there are."""
+        seen = self._run(self._part.source.frame, self._part.schema.names, has_facts=True)
+        self._fill(seen.root, has_facts=True)
+        self._remove_absent()
+        return seen.records
 
     def count(self) -> None:
         """Count the kinds, and find their first values. The counts of large batches are lower bounds, as for texts.
 
         The first records of the first file have most kinds. Only the others are searched for in all records.
         """
-        footers = read_source_footers(self._files, self._schema) or []
+        records, schema = self._part.source, self._part.schema
+        footers = read_source_footers(self._files, schema) or []
         head, is_all = self._count_head(footers), False
-        if head is None:
-            head = self._run(self._records.head(), self._aggregates) if self._records.head is not None else 0
-            is_all = self._records.is_head_all and 0 < head < HEAD_RECORDS
-        is_large = head >= MIN_COUNTED_RECORDS
-        rest = [each for each in self._aggregates if not (is_large and each.observation.count)]
-        rest = [each for each in rest if not self._is_absent(each, footers)]
+        if head is None and records.head is not None:
+            seen = self._run(records.head(), schema.names)
+            head, is_all = seen.records, records.is_head_all and 0 < seen.records < HEAD_RECORDS
+            self._fill(seen.root)
+        is_large = (head or 0) >= MIN_COUNTED_RECORDS
+        rest = [each.name for each in schema if not is_large or self._lacks_values(each, footers)]
         if rest and not is_all:
-            self._run(self._records.frame, rest)
-        for each in rest:
-            each.remove_absent()
+            self._fill(self._run(records.frame, rest).root, only_absent=is_large)
+        self._remove_absent()
 
     def _count_head(self, footers: Sequence[SourceFooter]) -> int | None:
-        """Count in the first records of the first file, and return how many these are; None if Spark has to do it."""
+        """Count in the first records of the first file, and return how many these are; None if tasks have to do it."""
         if not footers:
             return None
+        schema = self._part.schema
         footer, file = min(zip(footers, self._files, strict=True), key=lambda pair: pair[1].path)
         if footer.rows < MIN_COUNTED_RECORDS:
-            return None  # the counts of a small batch are exact, and Spark counts all of it
-        head = read_first_rows(file, self._schema, HEAD_RECORDS)
-        rows = pa.array(range(len(head)), pa.int64())
-        kinds = [
-            kind
-            for values, field in zip(head.columns, self._schema, strict=True)
-            for kind in kinds_of(values, rows, field.type, (field.name,))
-        ]
-        pairs = list(zip(self._aggregates, kinds, strict=True))
-        self._paths = {id(each): path for each, (path, _, _) in pairs if each.type is not None}
-        left = [each for each, (_, values, rows) in pairs if not each.fill_values(values, rows, file.uri)]
-        if left and self._records.head is not None:
-            self._run(self._records.head(), left)
+            return None  # the counts of a small batch are exact, and tasks count all of it
+        head = read_first_rows(file, schema, HEAD_RECORDS)
+        fields = {each.name: (values, each.type) for values, each in zip(head.columns, schema, strict=True)}
+        add_batch(self._root, fields, count_up(len(head)), FileOrder(file.uri))
         return len(head)
 
-    def _is_absent(self, aggregate: _KindAggregate, footers: Sequence[SourceFooter]) -> bool:
-        """Return whether the footers say that no record has a scalar of a kind."""
-        path = self._paths.get(id(aggregate))
-        return path is not None and all(footer.values.get(path, 0) == 0 for footer in footers)
-
-    def _run(self, frame: DataFrame, aggregates: Sequence[_KindAggregate], *, has_facts: bool = False) -> int:
-        records = 0
-        for start in range(0, max(len(aggregates), 1), PER_PASS):
-            kinds = aggregates[start : start + PER_PASS]
-            columns = [F.count(F.lit(1)), *(column for each in kinds for column in each.counts(self._location))]
-            columns += [column for each in kinds for column in (each.facts() if has_facts else ())]
-            with translate_spark_errors():
-                row = frame.agg(*(column.alias(str(at)) for at, column in enumerate(columns))).collect()[0]
-            values = iter(row)
-            records = next(values)
-            for each in kinds:
-                each.fill_counts(values)
-            for each in kinds if has_facts else ():
-                each.fill_facts(values)
-        return records
-
-
-def add_values(
-    observation: KindObservation, data_type: DataType | None, values: pa.Array, rows: pa.Array, uri: str
-) -> bool:
-    """Add values of a file to the observation of their kind; return False if only Spark writes the first one as text.
-
-    Args:
-        data_type: The type of scalars; None for records and maps.
-        rows: The index of the record of each value.
-    """
-    count = len(values) - values.null_count
-    if not count:
-        return True
-    if observation.first is None:
-        first = pc.index(values.is_valid(), True).as_py()
-        text = _NO_SAMPLE if data_type is None else _to_text(values[first], data_type)
-        if text is None:
+    def _lacks_values(self, field: Field, footers: Sequence[SourceFooter]) -> bool:
+        """Return whether a field lacks values of a kind that some records may have."""
+        if all(kind.count for kind, _ in kinds(self._root[field.name], field.type)):
             return False
-        observation.sample, observation.first = text[:SAMPLE_CHARS], (uri, rows[first].as_py() + 1)
-    observation.count += count
-    return True
+        is_scalar = not isinstance(field.type, (ArrayType, MapType, StructType))
+        is_empty = bool(footers) and all(footer.values.get((field.name,), 0) == 0 for footer in footers)
+        return not (is_scalar and is_empty)
 
+    def _fill(self, seen: RecordObservation, *, has_facts: bool = False, only_absent: bool = False) -> None:
+        for name in seen:
+            data_type = self._part.fields[name][1]
+            pairs = zip(kinds(self._root[name], data_type), kinds(seen[name], data_type), strict=True)
+            for (own, _), (found, _) in pairs:
+                if not (only_absent and own.count):
+                    own.count, own.first, own.sample = found.count, found.first, found.sample
+                if has_facts:
+                    own.integer_digits, own.exact_double = found.integer_digits, found.exact_double
+                    own.epoch_ms_exact = found.epoch_ms_exact
 
-def kinds_of(
-    values: pa.Array, rows: pa.Array, data_type: DataType, path: Path
-) -> Iterator[tuple[Path, pa.Array, pa.Array]]:
-    """Yield the path, the values and their records of each kind, in the order of `_kind_aggregates`."""
-    match data_type:
-        case ArrayType(element):
-            parents = rows.take(pc.list_parent_indices(values))
-            yield from kinds_of(values.flatten(), parents, element, (*path, ELEMENT))
-        case StructType(fields):
-            yield path, values, rows
-            for inner, field in zip(values.flatten(), fields, strict=True):
-                yield from kinds_of(inner, rows, field.type, (*path, field.name))
-        case MapType(_, value):
-            yield path, values, rows
-            lists = values.cast(pa.list_(pa.struct([values.type.key_field, values.type.item_field])))
-            parents = rows.take(pc.list_parent_indices(lists))
-            yield from kinds_of(lists.flatten().flatten()[1], parents, value, (*path, VALUE))
-        case _ if type_facts(data_type) is not None:
-            yield path, values, rows
+    def _remove_absent(self) -> None:
+        for name, (_, data_type) in self._part.fields.items():
+            remove_absent(self._root[name], data_type)
 
-
-def _to_text(value: pa.Scalar, data_type: DataType) -> str | None:
-    """Return a value as Spark writes it as text; None if only Spark knows."""
-    try:
-        plain = value.as_py()
-    except (OverflowError, ValueError):  # years that datetime does not support
-        return None
-    match plain:
-        case bool():
-            return "true" if plain else "false"
-        case int() | str():
-            return str(plain)
-        case bytes():
-            return base64.b64encode(plain).decode()
-        case float():
-            return (java_number(plain, repr(plain)) if data_type == DOUBLE else java_float(plain)).strip('"')
-        case Decimal():
-            return f"{plain:f}"
-        case datetime():
-            text = plain.replace(tzinfo=None).isoformat()
-            text = text.rstrip("0") if "." in text else text
-            return text + "Z" if data_type == TIMESTAMP else text
-        case date():
-            return plain.isoformat()
-    return None
-
-
-def _kind_aggregates(
-    observation: FieldObservation, values: Column, data_type: DataType, dim: int, *, is_array: bool = False
-) -> Iterator[_KindAggregate]:
-    match data_type:
-        case ArrayType(element):
-            inner = F.flatten(F.filter(values, F.isnotnull)) if is_array else values
-            yield from _kind_aggregates(observation, inner, element, dim + 1, is_array=True)
-        case StructType(fields):
-            yield _KindAggregate(observation.kinds[Kind(RECORD_WORD, dim)], values, is_array, None)
-            for name, field in zip(field_steps(data_type), fields, strict=True):
-                inner = _in_each(values, _getter(name), is_array=is_array)
-                yield from _kind_aggregates(
-                    observation.records[dim][field.name], inner, field.type, 0, is_array=is_array
-                )
-        case MapType(_, value):
-            yield _KindAggregate(observation.kinds[Kind(MAP_WORD, dim)], values, is_array, None)
-            inner = _in_each(values, F.map_values, is_array=is_array)
-            yield from _kind_aggregates(observation.maps[dim], inner, ArrayType(value), -1, is_array=is_array)
-        case TemporalString():
-            yield from _temporal_aggregates(observation, values, data_type, dim, is_array=is_array)
-        case _ if data_type != VOID:
-            facts = type_facts(data_type)
-            if facts is not None:
-                yield _KindAggregate(observation.kinds[Kind(facts[0], dim)], values, is_array, data_type)
-
-
-def _temporal_aggregates(
-    observation: FieldObservation, texts: Column, data_type: TemporalString, dim: int, *, is_array: bool
-) -> Iterator[_KindAggregate]:
-    def read(each: DataType) -> Callable[[Column], Column]:
-        return lambda text: read_temporal(text, each)
-
-    def other(text: Column) -> Column:
-        return F.when(join_columns(and_, [read(each)(text).isNull() for each in data_type.types]), text)
-
-    for each in (*data_type.types, STRING):
-        facts = type_facts(each)
-        assert facts is not None
-        kind = Kind(facts[0], dim)
-        values = _in_each(texts, other if each == STRING else read(each), is_array=is_array)
-        yield _KindAggregate(observation.kinds[kind], values, is_array, each, (observation, kind))
-
-
-def _digits(number: Column) -> Column:
-    # The absolute value of the least long is not a long.
-    return F.length(F.abs(number.cast("decimal(20,0)")).cast("string"))
-
-
-def _in_each(values: Column, inner: Callable[[Column], Column], *, is_array: bool) -> Column:
-    return F.transform(values, inner) if is_array else inner(values)
-
-
-def _getter(name: str) -> Callable[[Column], Column]:
-    return lambda value: value.getField(name)
+    def _run(self, frame: DataFrame, names: Collection[str], *, has_facts: bool = False) -> Observation:
+        return ObserveKinds.of(self._part, names, has_facts=has_facts).run(self._part.source, frame)

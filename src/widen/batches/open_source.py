@@ -76,6 +76,7 @@ from widen.sources.places import FoundTable, ensure_no_table, find_table_source,
 from widen.sources.remote_files import is_store_url
 from widen.spark.engine import READS, Engine, LocalSession, Rows, Session, is_local, require_spark, to_local_frame
 from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.ship import ensure_shipped
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class BatchReader:
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
         session = require_spark(spark, "the source is a table")
+        ensure_shipped(session)
         store = LogStore(to_local(table.root) or table.root, self.storage_options)
         snapshot = open_snapshot(store)
         batch = self._open_typed_rows(read_snapshot(session, store, snapshot))
@@ -197,6 +199,8 @@ class BatchReader:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
         if isinstance(spark, LocalSession) and spark.started is None:
             _choose_engine(spark, source)
+        elif not isinstance(spark, LocalSession):
+            ensure_shipped(spark)
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 
@@ -312,6 +316,7 @@ class BatchReader:
             raise InvalidOption(
                 option="source", value="a streaming DataFrame", expected="Use ingest_stream for a streaming DataFrame."
             )
+        ensure_shipped(rows.sparkSession)
         if self.format is FileFormat.JSON:
             file_fields = FileFields(False, self._file_fields().loaded_at)
             names = file_fields.names([""])
@@ -356,8 +361,10 @@ def _open_columns(
     from widen.batches.frame_batch import TypedBatch
     from widen.batches.typed_frames import read_columnar
 
+    session = require_spark(spark, READS)
+    ensure_shipped(session)
     kind = _KINDS[source.format]
-    records = [replace(each, kind=kind) for each in read_columnar(require_spark(spark, READS), source, file_fields)]
+    records = [replace(each, kind=kind) for each in read_columnar(session, source, file_fields)]
     if len(source.files) > _FEW_FILES:
         partitions = count_partitions(spark, source)
         records = [each.coalesce(partitions) for each in records]

@@ -36,19 +36,18 @@ from widen.batches.column_copy import (
     read_rows,
     to_source_footer,
 )
-from widen.batches.column_values import FactsOfKind, QuarantinedRecord, RowConversion, apply_rules
+from widen.batches.column_values import QuarantinedRecord, RowConversion, apply_rules, to_quarantine_rows
 from widen.batches.corrupt_texts import not_utf8
 from widen.batches.frame_batch import (
     TypedBatch,
-    add_values,
     find_column_files,
     find_fields,
-    kinds_of,
     observe_names,
     observe_types,
     spell_for_all,
     spell_for_proof,
 )
+from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, facts_of, kinds
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import (
@@ -78,20 +77,17 @@ from widen.json.field_rules import (
     partition_folders,
     unescape_folder,
 )
-from widen.json.kinds import MAP_WORD, RECORD_WORD, Kind
 from widen.json.observation import (
-    FieldObservation,
-    KindObservation,
     Observation,
     RecordObservation,
+    TemporalString,
     merge_observations,
     merge_records,
     observe_schema,
-    type_facts,
     unknown_types,
 )
 from widen.log.parquet_footers import find_damaged_footers
-from widen.model.column_path import as_nullable, fields, format_path
+from widen.model.column_path import as_nullable, fields, format_path, leaves
 from widen.model.schema_json import type_from_value, type_to_value
 from widen.model.types import (
     BINARY,
@@ -118,7 +114,6 @@ from widen.model.types import (
 from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
-from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
 from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
@@ -216,6 +211,8 @@ def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> P
     rules = build_typed_field_rules(base or StructType(), policy)
     empty = {each.name: (pa.array([], to_arrow(each.type)), each.type) for each in part.schema}
     prepared = apply_rules(empty, rules)
+    if any(isinstance(leaf, TemporalString) for _, kind in prepared.values() for _, leaf in leaves(kind)):
+        raise NotLocal("strings of the source are read as dates or times")
     return PreparedPart(part, rules, StructType(tuple(Field(name, kind) for name, (_, kind) in prepared.items())))
 
 
@@ -456,7 +453,6 @@ class ParquetBatch:
                 conversion = RowConversion(
                     part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules)
                 )
-                conversion.ensure_exact()
             copy = find_column_copy(
                 self.spark, part.files, part.own, schema, route, sink, part.given, conversion, part.footers
             )
@@ -482,10 +478,8 @@ class ParquetBatch:
         return BatchResult(written, merge_observations(seen), self._to_rows(quarantined) if quarantined else None)
 
     def _to_rows(self, quarantined: Sequence[QuarantinedRecord]) -> Rows:
-        columns = [[getattr(each, name) for each in quarantined] for name in QuarantinedRecord.__struct_fields__]
-        types = (pa.string(), pa.string(), pa.int64(), pa.string())
-        arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-        return to_local_frame(self.spark, pa.RecordBatch.from_arrays(arrays, names=list(ORIGIN_FIELDS)))
+        (batch,) = to_quarantine_rows(quarantined).to_batches()
+        return to_local_frame(self.spark, batch)
 
 
 def _names_of(part: ColumnPart) -> StructType:
@@ -545,7 +539,7 @@ def _count_head(prepared: PreparedPart) -> Observation:
         rest = prepared.root(assume_exact=False)
         _add_files(prepared, rest, missing)
         for name in missing:
-            pairs = zip(_kinds(seen[name], types[name], 0), _kinds(rest[name], types[name], 0), strict=True)
+            pairs = zip(kinds(seen[name], types[name]), kinds(rest[name], types[name]), strict=True)
             for (one, _), (other, _) in pairs:
                 if not one.count:
                     one.count, one.first, one.sample = other.count, other.first, other.sample
@@ -554,7 +548,7 @@ def _count_head(prepared: PreparedPart) -> Observation:
 
 def _lacks_values(name: str, seen: RecordObservation, prepared: PreparedPart) -> bool:
     """Return whether the first records lack values of a kind in a field that other records may have."""
-    if all(kind.count for kind, _ in _kinds(seen[name], prepared.types[name], 0)):
+    if all(kind.count for kind, _ in kinds(seen[name], prepared.types[name])):
         return False
     # Do not search for a scalar without values in any file.
     stored = next((each.type for each in prepared.part.own if each.name == name), None)
@@ -565,11 +559,7 @@ def _lacks_values(name: str, seen: RecordObservation, prepared: PreparedPart) ->
 def _count_all(prepared: PreparedPart) -> Observation:
     """Count all values of each kind, and find the facts about them that their types leave open."""
     seen = prepared.root(assume_exact=False)
-    facts = [
-        FactsOfKind(kind, data_type)
-        for name in prepared.schema.names
-        for kind, data_type in _kinds(seen[name], prepared.types[name], 0)
-    ]
+    facts = facts_of(seen, prepared.schema)
     return Observation(_add_files(prepared, seen, prepared.schema.names, facts), root=seen)
 
 
@@ -605,40 +595,13 @@ def _add_rows(
     facts: Sequence[FactsOfKind] = (),
 ) -> None:
     numbers = pa.array(range(before, before + rows.num_rows), pa.int64())
-    given, types = prepared.part.given.values_of(uri), prepared.types
+    given = prepared.part.given.values_of(uri)
     fields = {
         each.name: (pa.repeat(given[each.name], rows.num_rows) if each.name in given else rows[each.name], each.type)
         for each in prepared.part.schema
         if each.name in names
     }
-    left = iter(facts)
-    for name, (values, data_type) in apply_rules(fields, prepared.rules).items():
-        found = kinds_of(values, numbers, data_type, (name,))
-        for (kind, inner_type), (_, inner, places) in zip(_kinds(seen[name], types[name], 0), found, strict=True):
-            if not add_values(kind, inner_type, inner, places, uri):
-                raise NotLocal(f"only it writes a value of the type {types[name].sql} as text")
-            for fact in (next(left),) if facts else ():
-                fact.add(inner)
-
-
-def _kinds(
-    observation: FieldObservation, data_type: DataType, dim: int
-) -> Iterator[tuple[KindObservation, DataType | None]]:
-    """Yield the observation of each kind of a field, with the type of scalars, in the order of `kinds_of`."""
-    match data_type:
-        case ArrayType(element):
-            yield from _kinds(observation, element, dim + 1)
-        case StructType(inner):
-            yield observation.kinds[Kind(RECORD_WORD, dim)], None
-            for each in inner:
-                yield from _kinds(observation.records[dim][each.name], each.type, 0)
-        case MapType(_, value):
-            yield observation.kinds[Kind(MAP_WORD, dim)], None
-            yield from _kinds(observation.maps[dim], value, 0)
-        case _:
-            facts = type_facts(data_type)
-            assert facts is not None
-            yield observation.kinds[Kind(facts[0], dim)], data_type
+    add_batch(seen, apply_rules(fields, prepared.rules), numbers, FileOrder(uri), facts or None)
 
 
 # ---- the schemas that Spark reads ------------------------------------------------------------------

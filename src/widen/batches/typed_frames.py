@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -25,13 +25,9 @@ from widen.batches.int96_times import (
     with_void_leaves,
 )
 from widen.errors import SourceContentError, StorageError, WidenError
-from widen.evolution.policy import Policy, build_typed_field_rules
-from widen.frames.column_conversions import json_text_column, to_document
 from widen.json.field_rules import (
-    JSON_BEGIN,
     LOADED_AT,
     LOCAL_URI,
-    MASK,
     PLAIN_LOCAL_URI,
     SIGN,
     SOURCE_FILE,
@@ -43,16 +39,11 @@ from widen.json.field_rules import (
     unescape_folder,
 )
 from widen.json.observation import (
-    RecordObservation,
-    TemporalString,
-    merge_records,
-    observe_schema,
     type_facts,
-    unknown_types,
 )
 from widen.model.column_path import Path, fold_path, format_path, map_children
 from widen.model.types import (
-    BINARY,
+    LONG,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -67,12 +58,10 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.protocol.partition_values import HIVE_NULL
-from widen.rows.row import ColumnSlot, RecordRoute, build_routes, widest_record_route
+from widen.rows.row import ColumnSlot, RecordRoute, widest_record_route
 from widen.sources.file_ranges import (
-    Typed,
     can_read,
     duplicate_fields,
-    field_steps,
     fields_of,
     with_field_steps,
 )
@@ -104,11 +93,12 @@ from widen.spark.spark_types import (
     type_to_spark,
 )
 
-PLACE_TYPE = "struct<file: string, number: bigint>"
+PLACE = StructType((Field("file", STRING), Field("number", LONG)))
 """The type of the location of a record."""
 
+PLACE_TYPE = PLACE.sql
+
 _PLACE = "_widen_place"
-_NO_FIELDS = StructType()
 HEAD_RECORDS = 1000
 
 
@@ -144,6 +134,11 @@ class TypedRecords:
         """Return the records in at most so many partitions."""
         unplaced = None if self.unplaced is None else self.unplaced.coalesce(partitions)
         return replace(self, frame=self.frame.coalesce(partitions), unplaced=unplaced)
+
+    @property
+    def types(self) -> Mapping[str, DataType]:
+        """The type of each field."""
+        return {each.name: each.type for each in self.schema}
 
     @property
     def columns(self) -> Mapping[str, Column]:
@@ -354,11 +349,11 @@ def _split_cut_times(
     yield replace(records, frame=rest, unplaced=None, head=None, files=())
     values = [F.col(str(at)) for at in range(len(records.schema.fields))]
     fields = list(records.schema)
-    for at, field in enumerate(texts, start=2):
-        place = next(place for place, each in enumerate(fields) if each.name == field.name)
+    for at, text in enumerate(texts, start=2):
+        place = next(place for place, each in enumerate(fields) if each.name == text.name)
         missing = F.raise_error(F.concat(F.lit("The source changed while it was read: "), F.col("time_0")))
         values[place] = F.when(F.col(_PLACE).isNull(), missing).otherwise(F.col(f"time_{at}"))
-        fields[place] = field
+        fields[place] = text
     both = records.frame.join(times, is_same, "right")
     columns = [value.alias(str(at)) for at, value in enumerate(values)]
     yield TypedRecords(both.select(*columns, _PLACE), StructType(tuple(fields)), records.place)
@@ -520,103 +515,12 @@ def _check(data_type: DataType, number: int, texts: Column) -> Column:
     return list(_checks(texts, data_type))[number]
 
 
-# Typed records prepared for ingestion: with the field rules applied, and without fields of type void.
+# The field rules of the policy, as far as the schema of the source is concerned.
 #
-# Source: docs/evolution-rules.md#d7, #d13, #d16
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRecords:
-    """Records with the field rules applied.
-
-    Args:
-        pending: The fields of type void, and what they are in.
-        is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
-    """
-
-    records: TypedRecords
-    fields: Mapping[str, Typed]
-    pending: StructType = _NO_FIELDS
-    is_untouched: bool = False
-
-    @property
-    def schema(self) -> StructType:
-        """The schema of the fields."""
-        return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
-
-    def without(self, keys: Collection[str]) -> PreparedRecords:
-        """Return the records without some of their fields."""
-        fields = {key: value for key, value in self.fields.items() if key not in keys}
-        return replace(self, fields=fields, is_untouched=self.is_untouched and len(fields) == len(self.fields))
-
-    def observation(self, *, assume_exact: bool = False) -> RecordObservation:
-        """Return what the types alone say about the records.
-
-        Args:
-            assume_exact: Whether to assume that values are exact where their type leaves it open.
-        """
-        return merge_records(observe_schema(self.pending), observe_schema(self.schema, assume_exact=assume_exact))
-
-
-def prepare_records(
-    records: TypedRecords, name: str, base: StructType | None, policy: Policy, schema: StructType | None = None
-) -> PreparedRecords:
-    """Return records with the field rules of a policy applied.
-
-    Args:
-        base: The schema of the table; None if the table does not exist yet.
-        schema: The schema of the rows, for `fill_voids`; None if they are not written yet.
-
-    Raises:
-        SourceContentError: values have an unsupported type.
-    """
-    columns, rules = records.columns, build_typed_field_rules(base or StructType(), policy)
-    pending = void_fields(records.schema, rules)
-    if schema is not None and pending.fields:
-        filled = fill_voids(records.schema, build_routes(schema, policy))
-        for own, new in zip(records.schema, filled, strict=True):
-            if own != new:
-                columns = {**columns, own.name: columns[own.name].cast(type_to_spark(with_field_steps(new.type)))}
-        records = replace(records, schema=filled)
-    opaque = next(opaque_rule_paths(records.schema, rules), None)
-    if opaque is not None:
-        reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"
-        raise unusable_source(name, reason, "Mask or exclude the whole variant, or cast it to a struct.")
-    fields = {field.name: (columns[field.name], field.type) for field in records.schema}
-    prepared = PreparedRecords(
-        records,
-        apply_field_rules(fields, rules),
-        pending,
-        is_untouched(records.schema, rules),
-    )
-    unsupported = next(unknown_types(prepared.schema), None)
-    if unsupported is not None:
-        path, data_type = unsupported
-        fix = "Cast the column, e.g. to string. The keys of a map must be scalars."
-        reason = f"the type {data_type.sql} of {format_path(path)} is not supported"
-        raise SourceContentError(source=name, reason=reason, fix=fix)
-    return prepared
-
-
-# The field rules of the policy, applied to typed values: excluded, masked, as text or as JSON.
+# Variants become JSON texts. Strings that are read as dates get a type of their own; the conversions to the types of
+# columns read them. The rule for objects that are maps does not apply to typed values.
 #
-# Variants become JSON texts here. Strings that are read as dates get a type of their own; the conversions to the
-# types of columns read them. The rule for objects that are maps does not apply to typed values.
-#
-# Source: docs/evolution-rules.md#d6, #d13, #d16
-
-
-def apply_field_rules(fields: Mapping[str, Typed], rules: FieldRules) -> dict[str, Typed]:
-    """Return the fields of records with the field rules applied, without fields of type void.
-
-    Source: docs/evolution-rules.md#d13, #d16
-    """
-    prepared = {
-        key: _apply_rules(values, data_type, rules.at(key))
-        for key, (values, data_type) in fields.items()
-        if rules.at(key).take is not FieldRule.LEFT_OUT
-    }
-    return {key: (values, data_type) for key, (values, data_type) in prepared.items() if not is_void(data_type)}
+# Source: docs/evolution-rules.md#d6, #d7, #d13, #d16
 
 
 def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> Iterator[Path]:
@@ -631,78 +535,6 @@ def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> 
             yield from opaque_rule_paths(inner, rules, at)
         case _ if data_type == VARIANT and rules.hidden:
             yield at
-
-
-def _apply_rules(values: Column, data_type: DataType, rules: FieldRules) -> Typed:
-    is_scalar = not isinstance(data_type, (ArrayType, MapType, StructType))
-    if is_void(data_type):
-        return values, data_type
-    if rules.take is FieldRule.MASKED:
-        return _mask_values(values), STRING
-    if data_type == VARIANT:
-        return _apply_nested_rules(values, data_type, rules)
-    is_text = rules.take is FieldRule.AS_JSON or (rules.take is FieldRule.AS_TEXT and not is_scalar)
-    result, result_type = (
-        (values, data_type)
-        if is_text and not rules.below and not rules.hidden
-        else _apply_nested_rules(values, data_type, rules)
-    )
-    if not is_text:
-        return result, result_type
-    return _json_text(to_document(result, result_type), is_scalar=is_scalar), STRING
-
-
-def _apply_nested_rules(values: Column, data_type: DataType, rules: FieldRules, *, is_entry: bool = False) -> Typed:
-    """Apply the field rules inside nested values.
-
-    Args:
-        is_entry: Whether they are values of a map, which its key hides already where the policy says so.
-    """
-    if is_untouched(data_type, rules):
-        return values, data_type
-    match data_type:
-        case StructType():
-            result = apply_field_rules(fields_of(values, data_type), rules)
-            inside = StructType(tuple(Field(name, inner) for name, (_, inner) in result.items()))
-            columns = [
-                column.alias(name) for name, (column, _) in zip(field_steps(inside), result.values(), strict=True)
-            ]
-            return F.when(values.isNotNull(), F.struct(*columns)), inside
-        case ArrayType(element):
-            _, inner = _apply_nested_rules(F.lit(None), element, rules, is_entry=is_entry)
-            items = F.transform(values, lambda item: _apply_nested_rules(item, element, rules, is_entry=is_entry)[0])
-            return items, ArrayType(inner)
-        case MapType():
-            return _apply_map_rules(values, data_type, rules)
-        case _ if data_type == BINARY and rules.hidden:
-            return _mask_values(values), STRING
-        case _ if data_type == STRING and rules.hidden and not is_entry:
-            # A text where the policy expects a record may spell out that record.
-            return _mask_values(values), STRING
-        case _ if data_type == STRING and rules.hidden:
-            return F.when(values.rlike(JSON_BEGIN), F.lit(MASK)).otherwise(values), STRING
-        case _ if data_type == STRING and rules.reads_times:
-            return values, TemporalString(has_instants=rules.is_dated, has_local_times=rules.has_local_times)
-    return (F.to_json(values), STRING) if data_type == VARIANT else (values, data_type)
-
-
-def _apply_map_rules(values: Column, data_type: MapType, rules: FieldRules) -> Typed:
-    """Apply the field rules to the entries of maps, whose keys may also be excluded or masked."""
-    left_out = [key for key, at in rules.hidden.items() if at.take is FieldRule.LEFT_OUT]
-    # Where the policy names a field below a key, as if the map were a record, the whole entry is masked.
-    masked = [key for key in rules.hidden if key not in left_out]
-    _, inner = _apply_nested_rules(F.lit(None), data_type.value, rules, is_entry=True)
-    # Other values of the map keep their type, which has no form for a mask.
-    mask = F.lit(MASK if str(inner) == str(STRING) else None)
-
-    def value_of(key: Column, value: Column) -> Column:
-        result, _ = _apply_nested_rules(value, data_type.value, rules, is_entry=True)
-        is_masked = _fold_names(key).isin(list(map(_fold_name, masked))) & value.isNotNull()
-        return F.when(is_masked, mask).otherwise(result) if masked else result
-
-    if left_out:
-        values = F.map_filter(values, lambda key, _: ~_fold_names(key).isin(list(map(_fold_name, left_out))))
-    return F.transform_values(values, value_of), MapType(data_type.key, inner)
 
 
 def has_map_key(fields: Mapping[str, Column], schema: StructType, path: Path) -> Column | None:
@@ -747,18 +579,6 @@ def _fold_names(keys: Column) -> Column:
     """Return keys in a form that is equal if `similarity_key` is."""
     folded = F.lower(F.upper(F.lower(keys.cast("string"))))
     return F.translate(folded, "\u03c2\u0307", "\u03c3")
-
-
-def _mask_values(values: Column) -> Column:
-    return F.when(values.isNotNull(), F.lit(MASK))
-
-
-def _json_text(values: Column, *, is_scalar: bool) -> Column:
-    if not is_scalar:
-        return json_text_column(values)
-    # Spark's to_json takes no scalars.
-    text = json_text_column(F.array(values))
-    return F.when(values.isNotNull(), text.substr(F.lit(2), F.length(text) - F.lit(2)))
 
 
 def is_untouched(data_type: DataType, rules: FieldRules) -> bool:

@@ -9,13 +9,13 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.errors import SourceContentError
 from widen.evolution.policy import EpochUnit
 from widen.evolution.type_lattice import can_route
 from widen.files.arrow_types import to_arrow
-from widen.files.data_reader import NotLocal
 from widen.json.kinds import LONG_WORD
-from widen.json.observation import type_facts
-from widen.model.types import TIMESTAMP, DataType, DecimalType, plain_name
+from widen.json.observation import TemporalString, type_facts
+from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, DataType, DecimalType, plain_name
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import EPOCH_UNIT_LIMITS
 
@@ -23,22 +23,29 @@ from widen.rows.row import EPOCH_UNIT_LIMITS
 def convert_values(values: pa.Array, old: DataType, new: DataType, unit: EpochUnit | None = None) -> pa.Array | None:
     """Return scalars as values of a column, null where it cannot hold them exactly; None if the types do not convert.
 
-    Raises:
-        NotLocal: Arrow does not convert them as Spark does.
+    Args:
+        unit: The unit of integers that become timestamps; by default their size decides.
 
     Source: docs/evolution-rules.md#u14, #u16, #d2
     """
     if old == new:
         return values
     facts = type_facts(old)
+    if isinstance(old, TemporalString):
+        return values if new == STRING else _temporal_to(values, old, new)
     if facts is None or not (is_widening(old, new) or can_route(new, facts[0])):
         return None
     if new == TIMESTAMP and facts[0] == LONG_WORD:
         return _epoch_to_timestamp(values, unit)
-    convert = CONVERSIONS.get((plain_name(old), plain_name(new)))
-    if convert is None:
-        raise NotLocal(f"it converts {old.sql} to {new.sql}")
-    return convert(values, old, new)
+    return CONVERSIONS[plain_name(old), plain_name(new)](values, old, new)
+
+
+def holds_every_value(old: DataType, new: DataType) -> bool:
+    """Return whether a column of a type holds every value of another type."""
+    facts = type_facts(old)
+    if old == new or is_widening(old, new) or facts is None:
+        return old == new or is_widening(old, new)
+    return can_route(new, facts[0]) and (new == STRING or (str(old), str(new)) in TOTAL_CONVERSIONS)
 
 
 Conversion: TypeAlias = Callable[[pa.Array, DataType, DataType], pa.Array]
@@ -47,10 +54,6 @@ Conversion: TypeAlias = Callable[[pa.Array, DataType, DataType], pa.Array]
 
 _WIDE = 76
 """The most digits of a decimal in Arrow."""
-
-
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The years 1 to 9999 in days since 1970."""
 
 
 def _cast(values: pa.Array, _: DataType, new: DataType) -> pa.Array:
@@ -140,7 +143,10 @@ def _double_to_decimal(values: pa.Array, old: DataType, new: DataType) -> pa.Arr
 
 
 def _epoch_to_timestamp(values: pa.Array, unit: EpochUnit | None) -> pa.Array:
-    """Return integers as timestamps; see `widen.frames.column_conversions.epoch_column_to_timestamp`."""
+    """Return integers as timestamps.
+
+    Source: docs/evolution-rules.md#u16, #d5
+    """
     wide = values.cast(pa.int64())
     micros = _to_micros(wide, unit or EpochUnit.NANOSECONDS)
     for limit, each in reversed(EPOCH_UNIT_LIMITS if unit is None else ()):
@@ -162,8 +168,12 @@ def _is_between(values: pa.Array, first: int, last: int) -> pa.Array:
 
 
 def _date_to_timestamp(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    _ensure_years(values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
-    return values.cast(pa.timestamp("us")).cast(pa.int64()).cast(to_arrow(new))
+    days = values.cast(pa.int32()).cast(pa.int64())
+    if pc.any(pc.invert(_is_between(days, -_MOST_DAYS, _MOST_DAYS))).as_py():
+        # The column takes dates, so no other one would hold them.
+        reason = "it has a date that is more than 292,000 years away, which no timestamp can hold"
+        raise SourceContentError(source="source", reason=reason, fix="Repair the date, or load it as a string.")
+    return pc.multiply(days, _DAY_MICROS).cast(to_arrow(new))
 
 
 def _date_to_number(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
@@ -189,30 +199,161 @@ def _timestamp_to_decimal(values: pa.Array, old: DataType, new: DataType) -> pa.
 
 
 def _date_to_text(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    _ensure_years(values.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
-    return values.cast(pa.string())
+    return date_texts(values)
 
 
 def _time_to_text(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    _ensure_years(values.cast(pa.int64()), FIRST_MICROS, LAST_MICROS)
-    text = pc.replace_substring(values.cast(pa.timestamp("us")).cast(pa.string()), " ", "T")
-    text = pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0*$", r"\1")
-    text = pc.replace_substring_regex(text, r"\.0+$", "")
-    return pc.binary_join_element_wise(text, "Z", "") if old == TIMESTAMP else text
+    text = time_texts(values, old)
+    text = pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0*(Z?)$", r"\1\2")
+    return pc.replace_substring_regex(text, r"\.0+(Z?)$", r"\1")
 
 
-def _ensure_years(numbers: pa.Array, first: int, last: int) -> None:
+def date_texts(values: pa.Array) -> pa.Array:
+    """Return dates as texts; years above 9999 have a plus before them."""
+    days = values.cast(pa.int32()).cast(pa.int64())
+    return _with_years(days, _CYCLE_DAYS, lambda each: each.cast(pa.int32()).cast(pa.date32()).cast(pa.string()))
+
+
+def time_texts(values: pa.Array, data_type: DataType) -> pa.Array:
+    """Return timestamps as texts with six digits of the second, e.g. 2026-05-01T12:30:00.250000Z; see `date_texts`."""
+
+    def spell(micros: pa.Array) -> pa.Array:
+        return pc.replace_substring(micros.cast(pa.timestamp("us")).cast(pa.string()), " ", "T")
+
+    text = _with_years(values.cast(pa.int64()), _CYCLE_DAYS * _DAY_MICROS, spell)
+    return pc.binary_join_element_wise(text, "Z", "") if data_type == TIMESTAMP else text
+
+
+_DAY_MICROS = 86_400_000_000
+_MOST_DAYS = (2**63 - 1) // _DAY_MICROS
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+"""The calendar repeats after so many years."""
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""The years 1 to 9999 in days since 1970."""
+
+
+def _with_years(numbers: pa.Array, cycle: int, spell: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Return days or times as texts, in years that Arrow does not spell, too.
+
+    Args:
+        numbers: How many days or microseconds they are after 1970.
+        cycle: How many of these 400 years have.
+        spell: Returns the texts of those in the years 1 to 9999.
+    """
+    unit = cycle // _CYCLE_DAYS
+    first, last = _FIRST_DAY * unit, _LAST_DAY * unit + unit - 1
     bounds = pc.min_max(numbers)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not first <= low <= high <= last:
-        raise NotLocal("it converts dates that are not between the years 1 and 9999")
+    if bounds["min"].as_py() is None or first <= bounds["min"].as_py() <= bounds["max"].as_py() <= last:
+        return spell(numbers)
+    found: list[str | None] = []
+    for number in numbers.to_pylist():
+        if number is None:
+            found.append(None)
+            continue
+        cycles, rest = divmod(number - first, cycle)
+        [text] = spell(pa.array([rest + first], pa.int64())).to_pylist()
+        year = int(text[:4]) + cycles * _CYCLE_YEARS
+        sign = "-" if year < 0 else "+" if year > _LAST_YEAR else ""
+        found.append(f"{sign}{abs(year):04}{text[4:]}")
+    return pa.array(found, pa.string())
+
+
+_LAST_YEAR = 9999
 
 
 def _decimal_to_text(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
-    # With more digits Arrow writes small numbers with an exponent.
-    if values.type.scale > 6:
-        raise NotLocal(f"it writes {old.sql} as text")
-    return values.cast(pa.string())
+    """Return decimals as texts without an exponent."""
+    assert isinstance(old, DecimalType)
+    scale = old.scale
+    if scale <= _PLAIN_SCALE:
+        return values.cast(pa.string())
+    whole = pa.decimal128(values.type.precision, 0)
+    digits = pa.Array.from_buffers(whole, len(values), values.buffers(), offset=values.offset).cast(pa.string())
+    is_negative = pc.starts_with(digits, "-")
+    digits = pc.utf8_lpad(pc.utf8_ltrim(digits, "-"), scale + 1, "0")
+    head, tail = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    sign = pc.if_else(is_negative, "-", "")
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, head, ""), tail, ".")
+
+
+_PLAIN_SCALE = 6
+"""Arrow writes smaller fractions with an exponent."""
+
+
+def _float_to_decimal(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
+    """Return the decimals that give the numbers of 32 bits back; none is -0.0."""
+    assert isinstance(new, DecimalType)
+    rounded = _nearest_decimals(values, new)
+    is_negative_zero = pc.and_(pc.equal(values, 0.0), pc.less(pc.divide(pa.scalar(1.0, values.type), values), 0.0))
+    back = rounded.cast(pa.string()).cast(pa.float32())
+    is_same = pc.fill_null(pc.and_(pc.equal(back, values), pc.invert(is_negative_zero)), False)
+    return _only(rounded, is_same)
+
+
+def _decimal_to_float(values: pa.Array, old: DataType, new: DataType) -> pa.Array:
+    assert isinstance(old, DecimalType)
+    numbers = values.cast(pa.string()).cast(pa.float32())
+    return _only(numbers, pc.fill_null(pc.equal(_nearest_decimals(numbers, old), values), False))
+
+
+def _nearest_decimals(values: pa.Array, new: DecimalType) -> pa.Array:
+    """Return numbers of 32 bits as the nearest decimals of a type; null where they are too large, or no numbers."""
+    doubles = values.cast(pa.float64())
+    size = pc.abs(doubles)
+    is_near = pc.and_(pc.is_finite(doubles), pc.less_equal(size, 10.0 ** (new.precision - new.scale)))
+    # Below the last digit nothing is left but zero.
+    is_tiny = pc.less(size, 10.0 ** -(new.scale + 1))
+    text = pc.if_else(is_tiny, pa.scalar(0.0), _only(doubles, is_near)).cast(pa.string())
+    wide = text.cast(pa.decimal256(_WIDE, new.scale + 18))
+    rounded = pc.round(wide, ndigits=new.scale, round_mode="half_towards_infinity")
+    return _round_to(rounded, new)
+
+
+# ---- texts as dates and times ----------------------------------------------------------------------
+
+
+def temporal_values(texts: pa.Array, data_type: DataType) -> pa.Array:
+    """Return strings as dates or timestamps, null where they are none or a column would not keep all of them.
+
+    Args:
+        data_type: What to read them as: date, timestamp or timestamp_ntz.
+
+    Source: docs/evolution-rules.md#d6
+    """
+    kind = to_arrow(data_type)
+    parts = pc.extract_regex(texts, _TEMPORAL_PATTERNS[data_type])
+    year, month, day = (pc.struct_field(parts, name).cast(pa.int32()) for name in ("y", "m", "d"))
+    is_leap = pc.and_(
+        _is_multiple(year, 4), pc.or_(pc.invert(_is_multiple(year, 100)), _is_multiple(year, _CYCLE_YEARS))
+    )
+    is_month = pc.and_(pc.greater(year, 0), _is_between(month, 1, 12))
+    months = pa.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], pa.int32())
+    days = months.take(_only(month, is_month))
+    days = pc.add(days, pc.and_(is_leap, pc.equal(month, 2)).cast(pa.int32()))
+    is_valid = pc.and_(pc.greater_equal(day, 1), pc.less_equal(day, days))
+    valid = _only(texts, pc.fill_null(is_valid, False))
+    if data_type == TIMESTAMP:
+        valid = pc.replace_substring_regex(valid, r"(?:Z|\+00:00)$", "")
+        return valid.cast(pa.timestamp("us")).cast(pa.int64()).cast(kind)
+    return valid.cast(kind)
+
+
+def _is_multiple(numbers: pa.Array, divisor: int) -> pa.Array:
+    return pc.equal(pc.multiply(pc.divide(numbers, divisor), divisor), numbers)
+
+
+_DAY = "(?P<y>[0-9]{4})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})"
+_TIME = rf"{_DAY}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{{1,6}})?"
+_TEMPORAL_PATTERNS: Mapping[DataType, str] = MappingProxyType(
+    {DATE: rf"\A{_DAY}\z", TIMESTAMP: rf"\A{_TIME}(?:Z|\+00:00)\z", TIMESTAMP_NTZ: rf"\A{_TIME}\z"}
+)
+
+
+def _temporal_to(texts: pa.Array, old: TemporalString, new: DataType) -> pa.Array | None:
+    parts = (convert_values(temporal_values(texts, each), each, new) for each in old.types)
+    found = [part for part in parts if part is not None]
+    return pc.coalesce(*found) if found else None
 
 
 _NUMBER = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<rest>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$"
@@ -267,6 +408,8 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = {
     ("decimal", "decimal"): _decimal_to_decimal,
     ("decimal", "double"): _decimal_to_double,
     ("decimal", "string"): _decimal_to_text,
+    ("decimal", "float"): _decimal_to_float,
+    ("float", "decimal"): _float_to_decimal,
     ("date", "timestamp"): _date_to_timestamp,
     ("date", "timestamp_ntz"): _date_to_timestamp,
     ("date", "string"): _date_to_text,
@@ -285,7 +428,15 @@ CONVERSIONS: Mapping[tuple[str, str], Conversion] = {
     **{(name, "float"): _long_to_float for name in _INTEGERS},
     **{(old, new): _to_integer for old in _INTEGERS for new in _INTEGERS if old != new},
 }
-"""The conversions of scalars by old and new type; Spark converts other types."""
+"""The conversions of scalars by old and new type."""
+
+TOTAL_CONVERSIONS = frozenset(
+    {
+        *(("date", name) for name in ("timestamp", "integer", "long", "double")),
+        *(("boolean", name) for name in (*_INTEGERS, "float", "double")),
+    }
+)
+"""The conversions that hold every value of the old type, beside those to text and those that widen a type."""
 
 
 EXACT_LONG, EXACT_FLOAT = 2**53, 2**24

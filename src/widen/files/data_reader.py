@@ -34,6 +34,7 @@ from widen.log.log_store import LogStore
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
+    VARIANT,
     ArrayType,
     DataType,
     DecimalType,
@@ -610,6 +611,8 @@ def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
         case MapType(key, value) if plain_name(key) in _KEYS:
             return partial(_encode_map, _KEYS[plain_name(key)], inner(value))
         case DecimalType():
+            return partial(_or_null, str)
+        case _ if data_type == VARIANT and not has_nulls:  # documents have it as JSON
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))
     if encode is None:

@@ -75,10 +75,12 @@ class WrittenFile(Interface):
 class TableWriter(Interface):
     """Writes rows as files of a table. Nothing is committed."""
 
-    def find_sink(self, spark: Session) -> Sink | None:
+    def find_sink(self, spark: Session, *, in_tasks: bool = False) -> Sink | None:
         """Return where Python tasks can write files themselves; None if rows have to pass through `write`.
 
-        Tasks of this process also split rows by partition, and leave out those that no partition holds.
+        Args:
+            in_tasks: Whether Spark's tasks also split rows by partition, and leave out those that no partition holds,
+                as tasks of this process do.
         """
 
     def find_obstacle(self) -> str:
@@ -206,11 +208,11 @@ class DeltaWriter(TableWriter):
     fills_defaults: bool = True
     in_tasks: bool = False
 
-    def find_sink(self, spark: Session) -> Sink | None:
+    def find_sink(self, spark: Session, *, in_tasks: bool = False) -> Sink | None:
         if self.rule is not None:
             return None
         sink = None if self.condition is not None else find_part_sink(spark, self.store, self.table)
-        if sink is not None or not (self.in_tasks or is_local(spark)) or self.find_obstacle():
+        if sink is not None or not (in_tasks or self.in_tasks or is_local(spark)) or self.find_obstacle():
             return sink
         return replace(table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark)), condition=self.condition)
 
@@ -366,12 +368,12 @@ class IcebergWriter(TableWriter):
     condition: RowCondition | None = None
     in_tasks: bool = False
 
-    def find_sink(self, spark: Session) -> Sink | None:
+    def find_sink(self, spark: Session, *, in_tasks: bool = False) -> Sink | None:
         if self.find_obstacle():
             return None
         if not self.partition_by and is_fully_nullable(self.schema) and self.condition is None:
             return self._new_sink()
-        is_split = self.in_tasks or is_local(spark)
+        is_split = in_tasks or self.in_tasks or is_local(spark)
         return IcebergLayout(self._new_sink(), self.partition_by, self.condition) if is_split else None
 
     def find_obstacle(self) -> str:

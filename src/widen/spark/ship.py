@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -145,10 +146,32 @@ _checked = WeakSet["SparkSession"]()
 
 
 def ensure_shipped(spark: SparkSession) -> None:
-    """Check once for each session that its executors have Widen, before a commit that tasks are to prove."""
-    if spark not in _checked:
-        ensure_executors(spark, ("widen", *NEEDED))
-        _checked.add(spark)
+    """Send Widen once for each session to executors that lack it, and check that they can run it.
+
+    A local master with the Python of this process needs neither.
+
+    Raises:
+        InvalidOption: an executor runs another version of Python, or lacks a package that Widen needs.
+    """
+    if spark in _checked:
+        return
+    if not _runs_this_python(spark):
+        try:
+            ensure_executors(spark, ("widen", *NEEDED))
+        except InvalidOption as error:
+            if "cannot import widen" not in str(error.fields["value"]):
+                raise
+            ship(spark)
+    _checked.add(spark)
+
+
+def _runs_this_python(spark: SparkSession) -> bool:
+    from widen.spark.session import is_driver
+
+    if not (is_driver(spark) and str(spark.sparkContext.master).startswith("local")):
+        return False
+    found = shutil.which(spark.sparkContext.pythonExec)
+    return found is not None and Path(found).absolute().parent == Path(sys.executable).absolute().parent
 
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from operator import and_, or_
 from types import MappingProxyType
 
 from widen.evolution.policy import EpochUnit, Policy
-from widen.frames.column_conversions import document_type, from_document, json_text_column, to_document
+from widen.frames.json_documents import document_type, from_document, json_text_column, to_document
 from widen.json.observation import TemporalString
 from widen.model.column_path import leaves
 from widen.model.types import (
@@ -390,10 +390,19 @@ _NUMBERS = frozenset({"byte", "short", "integer", "long", "float", "double"})
 
 
 def _to_number(values: Column, stored: DataType, original: DataType) -> Column:
-    """Return numbers in the type of the source; a double that is an integer becomes the integer of its text."""
-    integers = values.try_cast("decimal(38,0)") if (stored, original) == (DOUBLE, LONG) else values
-    converted = integers.try_cast(type_to_spark(original))
+    """Return numbers in the type of the source; a double means the number of its shortest text."""
+    numbers = values
+    if stored == DOUBLE and (original == LONG or isinstance(original, DecimalType)):
+        wide = "decimal(38,0)" if original == LONG else type_to_spark(original)
+        numbers = _shortest_text(values).try_cast(wide)
+    converted = numbers.try_cast(type_to_spark(original))
     return F.when(converted.cast(type_to_spark(stored)) == values, converted)
+
+
+def _shortest_text(values: Column) -> Column:
+    """Return doubles as the shortest texts that give them back. Before Java 19, a cast writes more digits of some."""
+    texts = (F.format_string(f"%.{digits}e", values) for digits in range(17))
+    return F.coalesce(*(F.when(text.cast("double") == values, text) for text in texts))
 
 
 def _to_boolean(values: Column, stored: DataType, original: DataType) -> Column:

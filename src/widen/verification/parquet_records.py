@@ -28,7 +28,7 @@ from widen.errors import WidenError
 from widen.evolution.policy import EpochUnit, Policy, TextForm
 from widen.files.arrow_types import count_up, to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal, record_texts
-from widen.frames.column_conversions import document_type
+from widen.frames.json_documents import document_type
 from widen.frames.table_writers import TaskFiles, cast_array, read_file
 from widen.model.types import (
     BINARY,

@@ -131,6 +131,7 @@ def test_nothing_is_committed_that_executors_cannot_prove(
     with (
         mock.patch.object(ship, "NEEDED", ("surely_missing",)),
         mock.patch.object(ship, "_checked", set()),
+        mock.patch.object(ship, "_runs_this_python", return_value=False),
         pytest.raises(InvalidOption, match="cannot import surely_missing"),
     ):
         keyed.ingest([record(1, 1, "a")])

@@ -145,7 +145,7 @@ def prepare_records(
     conversion = RowConversion(source, rules, {}, StructType())
     kinds = conversion.prepared
     stored = StructType(tuple(replace(each, type=stored_form(each.type)) for each in kinds))
-    if stored == records.schema:  # some strings are read as dates
+    if stored == records.schema or not stored.fields:  # some strings are read as dates, or nothing is left
         read = records
     else:
         read = _mapped(records, RecordRules(conversion, records.place is not None), stored)

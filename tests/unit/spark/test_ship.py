@@ -4,10 +4,14 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from pyspark import cloudpickle
 
+from widen.errors import InvalidOption
 from widen.spark import ship
 
 BATCH = pa.RecordBatch.from_pydict({"id": [1]})
@@ -49,3 +53,43 @@ def test_executors_without_the_package_can_run_the_probe(tmp_path: Path) -> None
     done = subprocess.run([sys.executable, "-c", code, str(sent)], capture_output=True, text=True, check=True)
     assert "widen" in done.stdout
     assert "pyarrow" not in done.stdout
+
+
+class _Session:
+    """A session that can be held weakly."""
+
+
+@pytest.mark.parametrize(("lacks", "sent"), [("", 0), ("widen", 1), ("widen, pyroaring", 1), ("pyroaring", 0)])
+def test_executors_without_widen_get_it_once(monkeypatch: pytest.MonkeyPatch, lacks: str, sent: int) -> None:
+    """Only `ship` says what they lack beside Widen."""
+    asked: list[str] = []
+    error = InvalidOption(
+        option="the Spark session", value=f"a session whose executors cannot import {lacks}", expected=""
+    )
+
+    def probe(*_: object) -> list[str]:
+        asked.append("probe")
+        if lacks:
+            raise error
+        return []
+
+    monkeypatch.setattr(ship, "ensure_executors", probe)
+    monkeypatch.setattr(ship, "ship", lambda _: asked.append("ship"))
+    monkeypatch.setattr(ship, "_runs_this_python", lambda _: False)
+    session: Any = _Session()
+    if lacks and not sent:
+        with pytest.raises(InvalidOption, match="cannot import pyroaring"):
+            ship.ensure_shipped(session)
+        return
+    ship.ensure_shipped(session)
+    ship.ensure_shipped(session)
+    assert asked == ["probe", *["ship"] * sent]
+
+
+def test_a_local_master_with_this_python_needs_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("widen.spark.session.is_driver", lambda _: True)
+    context = SimpleNamespace(master="local[2]", pythonExec=sys.executable)
+    assert ship._runs_this_python(cast(Any, SimpleNamespace(sparkContext=context)))
+    for master, python in (("local[2]", "/no/other/python3"), ("spark://host:7077", sys.executable)):
+        context = SimpleNamespace(master=master, pythonExec=python)
+        assert not ship._runs_this_python(cast(Any, SimpleNamespace(sparkContext=context)))

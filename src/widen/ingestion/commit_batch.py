@@ -232,6 +232,9 @@ def naming_what_is_left(left: Sequence[QuarantineWrite]) -> Iterator[None]:
         raise
 
 
+_WITHOUT_KEYS = "the load has keys, but its records were added without looking at them"
+
+
 def ensure_has_texts(batch: Batch, keys: KeyRules | None, *, verifies: bool = False) -> None:
     """Check that the records come as texts, if that is needed, before anything is written.
 
@@ -745,6 +748,8 @@ def finish_batch(
             verification = written.target.verify(
                 batch, written.result, result.version, written.quarantine, after.verified
             )
+            if request.keys is not None and result.keys is None:
+                verification = replace(verification, places=(_WITHOUT_KEYS, *verification.places))
             # A source that changed since it was read would look like loss.
             if not verification.is_clean:
                 ensure_unchanged(batch.spark, batch.files)

@@ -69,3 +69,13 @@ def test_a_fraction_does_not_delete_an_integer(tmp_path: Path) -> None:
     proof = load(tmp_path, {"id": 1, "s": 2, "v": 5}, delete_when="v = 5.5")
     # Whatever the writer does, the proof never takes 5 for 5.5.
     assert proof.is_clean is (widen.Table(str(tmp_path / "t")).to_arrow().num_rows == 2)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("loads", [1, 2])
+def test_a_load_that_forgets_its_keys_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads: int) -> None:
+    record = {"id": 1, "s": 1, "op": "u"}
+    if loads == 2:
+        assert load(tmp_path, record).is_clean
+    monkeypatch.setattr("widen.targets.delta.match_recorded_keys", lambda *_, **__: None)
+    assert not load(tmp_path, record, {**record, "s": 2}).is_clean

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 def alter(
     table: shared_options.Table,
     column: Annotated[str, typer.Argument(help="The column, e.g. total or items.element.price.")],
+    call: shared_options.OutputOptions,
     type: Annotated[str | None, typer.Option(metavar="TYPE", help="The wider type, e.g. bigint.")] = None,
     comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The new comment.")] = None,
     nullable: Annotated[
@@ -51,8 +52,6 @@ def alter(
     add: Annotated[bool, typer.Option("--add", help="Add the column; needs --type.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop the column.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Change, rename, add or drop a column. It is one commit, and rewrites no files."""
     from widen.table import Table
@@ -62,10 +61,10 @@ def alter(
         **values, first=first, drop_default=drop_default, source=source, drop_source=drop_source
     )
     ensure_one_change(changes, rename=rename is not None, add=add, drop=drop)
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     operations = parse_operations(opened.snapshot.schema, column, changes, rename, add=add, drop=drop)
     if dry_run:
-        _show_plan(opened, opened.plan_columns(operations), json=json)
+        _show_plan(opened, opened.plan_columns(operations), json=call.json)
         return
     before = opened.version
     session = (
@@ -73,7 +72,7 @@ def alter(
         if default is not None or nullable is False
         else None
     )
-    report_change(before, opened.change_columns(operations, spark=session), json=json)
+    report_change(before, opened.change_columns(operations, spark=session), json=call.json)
 
 
 def requested_changes(**options: Any) -> dict[str, Any]:
@@ -139,14 +138,13 @@ FEW_COLUMNS = 3
 
 def properties(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     set: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a property; can be repeated.")
     ] = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a property; can be repeated.")
     ] = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show, set or remove the properties of a table."""
     from widen.log.log_store import LogStore
@@ -154,12 +152,12 @@ def properties(
     from widen.protocol.column_mapping import MODE, NONE
     from widen.report import terminal
 
-    settings, properties_to_set = shared_options.storage(storage_option), shared_options.pairs(set, "--set")
+    settings, properties_to_set = call.storage, shared_options.pairs(set, "--set")
     if properties_to_set and unset:
         raise typer.BadParameter("--set and --unset need a commit each. Run one command for each.")
     if not properties_to_set and not unset:
         shown = open_snapshot(LogStore(table, settings)).properties
-        if json:
+        if call.json:
             show_json(shown)
         else:
             show([terminal.pairs_table(sorted(shown.items()))])
@@ -181,24 +179,23 @@ def properties(
             after = opened.set_properties(properties_to_set, spark=session)
         else:
             after = opened.unset_properties(unset or (), spark=session)
-    report_change(before, after, json=json)
+    report_change(before, after, json=call.json)
 
 
 def sql_command(
     text: Annotated[str, typer.Argument(metavar="STATEMENT", help="A statement; - reads statements from stdin.")],
+    call: shared_options.OutputOptions,
     limit: Annotated[
         int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
     ] = None,
     catalog: shared_options.Catalog = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Run one SQL statement, a query or a change. A table is delta.`path`, or a name in a catalog."""
     from widen.sql_commands.grammar import split_statements
 
-    settings = shared_options.storage(storage_option)
+    settings = call.storage
     for statement in split_statements(sys.stdin.read()) if text == STDIN else [text]:
-        _run_statement(statement, settings, limit, catalog, json=json)
+        _run_statement(statement, settings, limit, catalog, json=call.json)
 
 
 STDIN = "-"

@@ -41,21 +41,20 @@ if TYPE_CHECKING:
 
 def rewrite(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     clear_history: Annotated[
         bool, typer.Option("--clear-history", help="Also remove the type history, which no file needs afterwards.")
     ] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Rewrite the files that still have old types. Other files stay as they are."""
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     before = opened.version
     with progress("reading the footers") as update:
         opened.rewrite(clear_history=clear_history, spark=session_for(opened, update))
     files, size_bytes = _count_rewritten(opened, before)
-    if json:
+    if call.json:
         changed = opened.version > before
         show_json({"version": opened.version, "changed": changed, "files": files, "bytes": size_bytes})
     elif files:
@@ -79,6 +78,7 @@ _REMOVED = ("numRemovedFiles", "numRemovedBytes")
 
 def vacuum(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     retention_hours: Annotated[
         float | None, typer.Option(min=0, help="How long files are kept; by default as the table says.")
     ] = None,
@@ -87,16 +87,14 @@ def vacuum(
         bool,
         typer.Option("--force", help="Allow a shorter time than that of the table; no other job may be active then."),
     ] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Delete the files that no version within the retention needs. Older versions can then no longer be read."""
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     with progress("listing the files"):
         done = opened.vacuum(retention_hours, dry_run=dry_run, force=force)
-    if json:
+    if call.json:
         show_json(
             {
                 "version": done.version,
@@ -115,6 +113,7 @@ def vacuum(
 
 def forget(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -128,13 +127,11 @@ def forget(
         typer.Option("--older-than", metavar="AGE", help="All keys that were deleted so long ago, e.g. 90d."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the keys.")] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Forget keys that were deleted. A late record of such a key inserts it again."""
     from widen.table import Table
 
-    show_forgotten(Table(table, shared_options.storage(storage_option)), key, older_than, is_dry=dry_run, json=json)
+    show_forgotten(Table(table, call.storage), key, older_than, is_dry=dry_run, json=call.json)
 
 
 def show_forgotten(
@@ -158,6 +155,7 @@ def show_forgotten(
 
 def optimize(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help="Compact only these partitions, e.g. \"day > '2024-01-31'\".")
     ] = None,
@@ -169,24 +167,22 @@ def optimize(
         int | None, typer.Option(min=1, help="The size of new files; by default 1 GiB, or what an Iceberg table says.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the files.")] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Compact small files into larger ones. The rows stay as they are."""
     from widen.protocol.table_properties import TARGET_BYTES
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     before = opened.version
     run = partial(opened.optimize, where, target_bytes=target_bytes or TARGET_BYTES, zorder_by=zorder_by or ())
     change = run(dry_run=True)
     if change.metrics and not dry_run:
         with progress("writing") as update:
             change = run(spark=output.choose_session(None, update))
-    if not json and not change.metrics:
+    if not call.json and not change.metrics:
         show_unchanged(opened)
     else:
-        show_compaction(change, changed=opened.version > before, is_dry=dry_run, json=json)
+        show_compaction(change, changed=opened.version > before, is_dry=dry_run, json=call.json)
 
 
 def show_compaction(change: TableChange[Any], *, changed: bool, is_dry: bool, json: bool) -> None:
@@ -214,20 +210,19 @@ def files_text(files: int, size_bytes: int) -> str:
 
 def restore(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     version: Annotated[
         int | None, typer.Option(min=0, help="The version to go back to; or give a --timestamp.")
     ] = None,
     timestamp: Annotated[
         str | None, typer.Option(help="Go back to the newest version at that time, e.g. 2024-01-31 12:00:00Z.")
     ] = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Restore an earlier version of a table. One commit brings back its columns, properties and rows."""
     from widen.report import text_format
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     before = opened.version
     change = opened.restore(version, timestamp=timestamp)
     back, removed = (change.metrics.get(key, 0) for key in ("numRestoredFiles", "numRemovedFiles"))
@@ -235,24 +230,23 @@ def restore(
     target = f"version {version}" if version is not None else f"the version of {timestamp}"
     done = f"restored {target}: {noun(back, 'file')} came back, {noun(removed, 'file')} left"
     facts = {"restoredFiles": back, "removedFiles": removed}
-    report_change(before, change.table, json=json, done=done, facts=facts)
+    report_change(before, change.table, json=call.json, done=done, facts=facts)
 
 
 def drop_feature(
     table: shared_options.Table,
     feature: Annotated[str, typer.Argument(help="The table feature, e.g. typeWidening.")],
+    call: shared_options.OutputOptions,
     truncate_history: Annotated[
         bool,
         typer.Option("--truncate-history", help="Delete the versions that use the feature; they must have expired."),
     ] = False,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Drop a table feature and every use of it. Then clients without the feature can use the table."""
     from widen.protocol.table_features import COLUMN_MAPPING, supported_features
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     before = opened.version
     with progress("reading the footers") as update:
         session = session_for(opened, update, all_files=feature == COLUMN_MAPPING)
@@ -263,7 +257,7 @@ def drop_feature(
     if files:
         done += f"; rewrote {files_text(files, size_bytes)}"
     facts = {"dropped": feature, "rewrittenFiles": files, "features": features}
-    report_change(before, opened, json=json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
+    report_change(before, opened, json=call.json, done=f"{done}; left: {', '.join(features) or 'none'}", facts=facts)
 
 
 def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -> SparkSession | None:
@@ -356,6 +350,7 @@ _UNPRINTABLE = "A name has characters that do not print. Rename the column, or c
 def fold(
     table: shared_options.Table,
     column: Annotated[str, typer.Argument(help="The column to fold, e.g. total_string.")],
+    call: shared_options.OutputOptions,
     into: Annotated[
         str | None,
         typer.Option(
@@ -372,17 +367,15 @@ def fold(
     ] = RestChoice.REFUSE,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing.")] = False,
     samples: shared_options.Samples = shared_options.Shown.MASKED,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Move the values of a second column into the main one. Run it after the source is fixed."""
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
+    opened = Table(table, call.storage)
     _, size_bytes = opened.snapshot.count_files()
     before = opened.version
-    if run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=json):
-        report_change(before, opened, json=json)
+    if run_fold(opened, size_bytes, (column, into, rest), samples, is_dry=dry_run, json=call.json):
+        report_change(before, opened, json=call.json)
 
 
 def run_fold(
@@ -496,6 +489,7 @@ def handover(
     to: Annotated[
         str, typer.Option("--to", metavar="CLIENT", help="deltalake, polars or iceberg.", autocompletion=_clients)
     ],
+    call: shared_options.OutputOptions,
     append: Annotated[
         bool,
         typer.Option("--append", help="Let the client append, too. Deletes older versions once they have expired."),
@@ -506,8 +500,6 @@ def handover(
         str | None,
         typer.Option("--identifier", metavar="NAME", help="With iceberg: the Iceberg table, e.g. shop.orders."),
     ] = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Hand a table over to deltalake, polars or Iceberg. Proves that the client reads it."""
     from widen.log.commit_outcome import several_commits
@@ -515,10 +507,10 @@ def handover(
     from widen.schema.table_state import to_table_state
     from widen.table import Table
 
-    settings = shared_options.storage(storage_option)
+    settings = call.storage
     opened = Table(table, settings)
     if to == ICEBERG:
-        _hand_to_iceberg(opened, catalog, identifier, appends=append, is_dry=dry_run, json=json)
+        _hand_to_iceberg(opened, catalog, identifier, appends=append, is_dry=dry_run, json=call.json)
         return
     if catalog is not None or identifier is not None:
         raise typer.BadParameter("--catalog and --identifier are for --to iceberg.")
@@ -528,7 +520,7 @@ def handover(
         asked = {"location": opened.location, "settings": settings, "version": opened.version}
         proof = None if dry_run else _prove(opened, to, asked)
     facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
-    if json:
+    if call.json:
         done = {"version": opened.version, "dryRun": dry_run, "pending": pending or None}
         show_json({**facts, **done, **_proof_facts(proof)})
         return
@@ -688,25 +680,24 @@ def mirror(
     identifier: Annotated[
         str, typer.Option("--identifier", metavar="NAME", help="The Iceberg table, e.g. shop.orders.")
     ],
+    call: shared_options.OutputOptions,
     follow: Annotated[bool, typer.Option("--follow", help="Keep the mirror up to date until interrupted.")] = False,
     every: Annotated[
         float, typer.Option("--every", min=0, help="With --follow: how often to look for changes, in seconds.")
     ] = 10,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Expose a Delta table as an Iceberg table. Reads only the log and opens no data files."""
     from widen.table import Table
 
-    opened = Table(table, shared_options.storage(storage_option))
-    _show(opened.mirror(catalog=catalog, identifier=identifier), json=json)
+    opened = Table(table, call.storage)
+    _show(opened.mirror(catalog=catalog, identifier=identifier), json=call.json)
     if not follow:
         return
     with stop_requested() as stop:
         while not stop.wait(every):
             done = opened.refresh().mirror(catalog=catalog, identifier=identifier)
             if done.snapshot_id is not None:
-                _show(done, json=json)
+                _show(done, json=call.json)
     note("stopped; run it again to continue.")
 
 

@@ -212,22 +212,28 @@ def _folder_of(into: str, catalog: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class CallOptions:
-    """Where a command works, and how it shows its result."""
+class OutputOptions:
+    """The store of the table of a command, and how it shows its result."""
 
-    engine: Engine = None
     json: Json = False
     storage_option: StorageOptions = None
-
-    @property
-    def engine_name(self) -> str | None:
-        """The engine that was asked for."""
-        return self.engine and self.engine.value
 
     @property
     def storage(self) -> dict[str, str]:
         """The settings of the object store."""
         return storage(self.storage_option)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions(OutputOptions):
+    """Where a command works, and how it shows its result."""
+
+    engine: Engine = None
+
+    @property
+    def engine_name(self) -> str | None:
+        """The engine that was asked for."""
+        return self.engine and self.engine.value
 
 
 Acknowledge: TypeAlias = Annotated[
@@ -282,12 +288,16 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     if not any(_members(eval(each, command.__globals__)) for each in named):  # cheaper than to evaluate all of them
         return command
     own: list[inspect.Parameter] = []
+    last: list[inspect.Parameter] = []
     groups: dict[str, tuple[Any, list[str]]] = {}
     for each in inspect.signature(command, eval_str=True).parameters.values():
         members = _members(each.annotation)
-        own += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)] if members is None else members
-        if members is not None:
-            groups[each.name] = each.annotation, [member.name for member in members]
+        if members is None:
+            own.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[each.name] = each.annotation, [member.name for member in members]
+        (last if each.annotation in (OutputOptions, CallOptions) else own).extend(members)
+    own += last
 
     @wraps(command)
     def wrapper(**given: Any) -> None:

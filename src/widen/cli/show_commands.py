@@ -259,6 +259,7 @@ def show_report(report: Report, samples: shared_options.Shown, html: Path | None
 
 def read(
     table: shared_options.Table,
+    call: shared_options.OutputOptions,
     version: shared_options.Version = None,
     timestamp: Annotated[
         str | None, typer.Option(help="The newest version at that time, e.g. 2024-01-31 12:00:00Z.")
@@ -272,21 +273,19 @@ def read(
     limit: Annotated[
         int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
     ] = None,
-    json: shared_options.Json = False,
-    storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show rows in the current types of the columns. With --json, one object per line."""
     from widen.table import Table
 
     with progress("reading"):
-        opened = Table(table, shared_options.storage(storage_option))
+        opened = Table(table, call.storage)
     point: dict[str, Any] = {"version": version, "timestamp": timestamp}
     names = split_selected(select)
-    if show_query(partial(query_table, opened, where, names, unified=unified, **point), limit, json=json):
+    if show_query(partial(query_table, opened, where, names, unified=unified, **point), limit, json=call.json):
         return
     with progress("reading"):
         frame = select_rows(opened, where, names, unified=unified, **point)
-    show_rows(frame, limit, json=json)
+    show_rows(frame, limit, json=call.json)
 
 
 def query_table(

@@ -36,9 +36,9 @@ from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame
 from widen.streams.checkpoint import StreamCheckpoint
 from widen.streams.query import (
-    FileLimits,
     FoundFiles,
     IngestStream,
+    StreamPace,
     file_stream,
     query_id,
     start_local_stream,
@@ -122,8 +122,8 @@ def ingest_stream(
             rows = file_stream(require_spark(session, READS), paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     if local is not None:
-        limits = FileLimits(max_files, max_bytes)
-        return start_local_stream(session, paths, work, local, limits, once=once, every_seconds=every_seconds)
+        pace = StreamPace(max_files, max_bytes, once, every_seconds)
+        return start_local_stream(session, paths, work, local, pace)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
 

@@ -225,15 +225,11 @@ class _LocalQuery:
         paths: Sequence[str],
         checkpoint: StreamCheckpoint,
         loop: _IntervalLoop,
-        limits: FileLimits,
-        *,
-        once: bool,
-        every_seconds: float,
+        pace: StreamPace,
     ) -> None:
         self.id = checkpoint.open_id()
         self._progress = checkpoint.open()
-        self._spark, self._paths, self._loop, self._limits = spark, paths, loop, limits
-        self._once, self._every_seconds = once, every_seconds
+        self._spark, self._paths, self._loop, self._pace = spark, paths, loop, pace
         self._failure: BaseException | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="widen-stream", daemon=True)
@@ -258,15 +254,15 @@ class _LocalQuery:
     def _run(self) -> None:
         try:
             # With `once`, files that arrive from now on are left to the next stream, so that this one ends.
-            listed = [self._list(path) for path in self._paths] if self._once else None
+            listed = [self._list(path) for path in self._paths] if self._pace.once else None
             while not self._stopped.is_set():
                 started = time.monotonic()
                 has_run = self._run_interval(listed)
-                if self._once and not has_run:
+                if self._pace.once and not has_run:
                     break
                 idle_seconds = 0 if has_run else _POLL_SECONDS
-                if not self._once:
-                    self._stopped.wait(max(started + self._every_seconds - time.monotonic(), idle_seconds))
+                if not self._pace.once:
+                    self._stopped.wait(max(started + self._pace.every_seconds - time.monotonic(), idle_seconds))
         except BaseException as error:  # raised in the thread that waits for the stream
             if not self._loop.is_ended:
                 self._failure = error
@@ -279,7 +275,7 @@ class _LocalQuery:
             files = self._list(self._paths[at]) if listed is None else listed[at]
             new = [file for file in files if progress.is_new(at, file)]
             # Oldest first, as in Spark.
-            return self._limits.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
+            return self._pace.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
 
         uris = progress.begin(find_new)
         if uris is None:
@@ -302,11 +298,13 @@ _END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class FileLimits:
-    """The maximum number and size of the files of a source path in an interval; but at least one file."""
+class StreamPace:
+    """When the intervals of a stream of files begin, and which files of a source path one takes: at least one file."""
 
     max_files: int | None = None
     max_bytes: int | None = None
+    once: bool = False
+    every_seconds: float = 0
 
     def take(self, files: Sequence[SourceFile]) -> list[SourceFile]:
         """Return the first files that are within the limits."""
@@ -320,10 +318,7 @@ def start_local_stream(
     paths: Sequence[str],
     work: IntervalWork,
     checkpoint: StreamCheckpoint,
-    limits: FileLimits,
-    *,
-    once: bool = False,
-    every_seconds: float = 0,
+    pace: StreamPace,
 ) -> IngestStream:
     """Start a stream of local files in this process.
 
@@ -332,6 +327,4 @@ def start_local_stream(
         paths: Directories (with all below them) and glob patterns.
     """
     loop = _IntervalLoop(work)
-    return IngestStream(
-        _LocalQuery(spark, paths, checkpoint, loop, limits, once=once, every_seconds=every_seconds), loop
-    )
+    return IngestStream(_LocalQuery(spark, paths, checkpoint, loop, pace), loop)

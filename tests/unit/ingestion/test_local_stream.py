@@ -38,7 +38,7 @@ from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession
 from widen.streams import query
 from widen.streams.checkpoint import StreamCheckpoint
-from widen.streams.query import FileLimits
+from widen.streams.query import StreamPace
 
 CLOCK = count(1_700_000_000)
 
@@ -318,16 +318,16 @@ def test_two_processes_cannot_write_one_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "taken"),
     [
-        (FileLimits(), 4),
-        (FileLimits(max_files=3), 3),
-        (FileLimits(max_files=9), 4),
-        (FileLimits(max_bytes=1), 1),
-        (FileLimits(max_bytes=29), 1),
-        (FileLimits(max_bytes=30), 2),
-        (FileLimits(max_bytes=1000), 4),
+        (StreamPace(), 4),
+        (StreamPace(max_files=3), 3),
+        (StreamPace(max_files=9), 4),
+        (StreamPace(max_bytes=1), 1),
+        (StreamPace(max_bytes=29), 1),
+        (StreamPace(max_bytes=30), 2),
+        (StreamPace(max_bytes=1000), 4),
     ],
 )
-def test_an_interval_takes_files_up_to_a_limit(limits: FileLimits, taken: int) -> None:
+def test_an_interval_takes_files_up_to_a_limit(limits: StreamPace, taken: int) -> None:
     files = [SourceFile(f"file:/{size}", size) for size in (10, 20, 30, 40)]
     assert limits.take(files) == files[:taken]
     assert limits.take([]) == []

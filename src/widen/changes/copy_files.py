@@ -11,7 +11,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from widen.errors import WidenError
+from widen.errors import StorageError, WidenError
 from widen.errors.tables import first_line
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PartFile, RowWriter
@@ -75,7 +75,7 @@ class FileCopier(Generic[T]):
         """
         parts: list[PartFile] = []
         with ExitStack() as undo:
-            undo.callback(discard_folder, self.store, group.job)
+            undo.callback(self._discard, parts)
             try:
                 for _, files in groupby(group.files, self.key):
                     parts += self._copy_together(list(files), group.job)
@@ -85,6 +85,11 @@ class FileCopier(Generic[T]):
                 raise environment_error(self.store.location, error) or error from error
             undo.pop_all()
         return parts
+
+    def _discard(self, parts: Sequence[PartFile]) -> None:
+        # Not the folder: Spark may run the task twice at the same time, and take the copies of the other run.
+        with suppress(StorageError):
+            self.store.delete([part.path for part in parts])
 
     def _copy_together(self, files: Sequence[T], job: str) -> Iterator[PartFile]:
         tables = (rows for file in files for rows in self.read(file))

@@ -402,7 +402,7 @@ def _to_number(values: Column, stored: DataType, original: DataType) -> Column:
 def _shortest_text(values: Column) -> Column:
     """Return doubles as the shortest texts that give them back. Before Java 19, a cast writes more digits of some."""
     texts = (F.format_string(f"%.{digits}e", values) for digits in range(17))
-    return F.coalesce(*(F.when(text.cast("double") == values, text) for text in texts))
+    return F.coalesce(*(F.when(text.try_cast("double") == values, text) for text in texts))
 
 
 def _to_boolean(values: Column, stored: DataType, original: DataType) -> Column:

@@ -20,6 +20,7 @@ from support.fault import Operation, chosen, complaints, faults_of
 from support.log_writer import append
 from support.simulation.decoded import log_decoded_once
 from widen.cli import maintenance_commands as handover_command
+from widen.cli.shared_options import OutputOptions
 from widen.log.checkpoint_writer import DAY_MS, clean_up
 from widen.log.commit_files import current_ms
 from widen.log.log_store import LogStore
@@ -101,7 +102,7 @@ def hand_over(place: Path, *, installed: bool = False) -> int:
         mock.patch.object(column_digests, "find_readers", return_value=[]),
         redirect_stdout(shown),
     ):
-        handover_command.handover(str(place / "t"), to="polars", append=False, dry_run=False, json=True)
+        handover_command.handover(str(place / "t"), "polars", OutputOptions(json=True))
     # Read from the answer: another look at the store would be a call of ours that the faults hit as well.
     return int(json.loads(shown.getvalue())["version"])
 

@@ -148,7 +148,7 @@ def prepare_records(
     if stored == records.schema or not stored.fields:  # some strings are read as dates, or nothing is left
         read = records
     else:
-        read = _mapped(records, RecordRules(conversion, records.place is not None), stored)
+        read = _mapped(records, RecordRules(conversion, records.place is not None, records.is_utf8), stored)
         columns = read.columns
     return PreparedRecords(
         records, read, {each.name: (columns[each.name], each.type) for each in kinds}, pending, False, rules
@@ -228,8 +228,17 @@ def select_records(
     return frame.select(*(column.alias(f"c{number}") for number, column in enumerate(every)))
 
 
-def _read_records(batch: pa.RecordBatch, source: StructType) -> pa.RecordBatch:
-    """Return the fields of records, the first columns of a batch of `select_records`."""
+def _read_records(batch: pa.RecordBatch, source: StructType, *, is_utf8: bool) -> pa.RecordBatch:
+    """Return the fields of records, the first columns of a batch of `select_records`.
+
+    Args:
+        is_utf8: Whether all texts are known to be UTF-8.
+
+    Raises:
+        CorruptFile: a text is not UTF-8.
+    """
+    if not is_utf8:
+        ensure_utf8(batch.columns, _SOURCE)
     schema = task_schema(source)
     if not schema.names:
         return batch
@@ -251,11 +260,12 @@ class RecordRules:
 
     conversion: RowConversion
     is_placed: bool
+    is_utf8: bool
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""
         for batch in batches:
-            records = _read_records(batch, self.conversion.source)
+            records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
             found = self.conversion.prepare(dict(zip(records.schema.names, records.columns, strict=False)))
             columns = [values for values, _ in found.values()] + ([batch.columns[-1]] if self.is_placed else [])
             names = [str(number) for number in range(len(found))] + ([SOURCE_PLACE] if self.is_placed else [])
@@ -324,9 +334,7 @@ class FrameCopy:
 
     def to_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[QuarantinedRecord], list[int]]:
         """Return the rows of records that fit the table, the others, and how many have each violation."""
-        if not self.is_utf8:
-            ensure_utf8(batch.columns, _SOURCE)
-        records = _read_records(batch, self.conversion.source)
+        records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
         rows, quarantined, counts = self.conversion.convert(records, self.types, "", 0)
         return rows, [self._placed(record, batch) for record in quarantined], counts
 
@@ -393,10 +401,9 @@ class FrameRows:
         types = to_arrow_schema(self.columns)
         first = len(self.conversion.source.fields)
         for batch in batches:
-            if not self.is_utf8:
-                ensure_utf8(batch.columns, _SOURCE)
             marks = dict(zip(self.marks, batch.columns[first:], strict=False))
-            judged = self.conversion.judge(_read_records(batch, self.conversion.source), types, marks)
+            records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
+            judged = self.conversion.judge(records, types, marks)
             found = [*judged.rows.columns, *marks.values()]
             if self.is_judged:
                 chosen = pc.indices_nonzero(judged.is_broken)
@@ -460,6 +467,7 @@ class ObserveKinds:
     schema: StructType
     has_facts: bool
     is_placed: bool
+    is_utf8: bool
 
     @staticmethod
     def of(part: PreparedRecords, names: Collection[str], *, has_facts: bool) -> ObserveKinds:
@@ -467,7 +475,9 @@ class ObserveKinds:
         every = task_source(part.source.schema, part.rules)
         source = StructType(tuple(each for each in every if each.name in names))
         conversion = RowConversion(source, part.rules, {}, StructType())
-        return ObserveKinds(conversion, conversion.prepared, has_facts, part.source.place is not None)
+        return ObserveKinds(
+            conversion, conversion.prepared, has_facts, part.source.place is not None, part.source.is_utf8
+        )
 
     def run(self, records: TypedRecords, frame: DataFrame) -> Observation:
         """Return what the values of a frame of records say."""
@@ -486,7 +496,7 @@ class ObserveKinds:
         """Yield the observation of the records of a task."""
         (root, facts), count = self._begin(), 0
         for batch in batches:
-            records = _read_records(batch, self.conversion.source)
+            records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
             fields = self.conversion.prepare(dict(zip(records.schema.names, records.columns, strict=False)))
             places = FrameOrder(batch.columns[-1] if self.is_placed else None)
             add_batch(root, fields, count_up(batch.num_rows), places, facts)

@@ -694,8 +694,7 @@ class Compaction:
         sort_columns(snapshot, self.request.zorder_by)
         files = snapshot.files()
         if self.request.where is not None:
-            spark = require_spark(self.session(), "it evaluates the condition on partitions")
-            files = _in_partitions(spark, snapshot, files, self.request.where)
+            files = _in_partitions(self.session(), snapshot, files, self.request.where)
         if among is not None:
             files = files.filter(pa.array([path in among for path in files["path"].to_pylist()], pa.bool_()))
         return plan_compaction(files, self.request.target_bytes, sorts=bool(self.request.zorder_by))
@@ -787,8 +786,8 @@ def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[Path]:
     return columns
 
 
-def _in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table:
-    matching = files_in_partitions(spark, snapshot, files, where)
+def _in_partitions(session: Session, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table:
+    matching = files_in_partitions(session, snapshot, files, where)
     if matching is None:
         names = ", ".join(snapshot.partition_columns) or "of which the table has none"
         expected = f"Must be a condition on partition columns: {names}."

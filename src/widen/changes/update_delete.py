@@ -73,7 +73,7 @@ def delete(
             return change_files(context, where, None)
         except NotLocal as error:
             return delete(require_spark(spark, str(error)), snapshot, where, metadata)
-    matching = files_in_partitions(context.spark, snapshot, context.candidates, where)
+    matching = files_in_partitions(context.session, snapshot, context.candidates, where)
     if matching is not None:
         return remove_whole_files(matching, context.reads)
     try:

@@ -34,7 +34,7 @@ from widen.protocol.data_skipping import (
 )
 from widen.protocol.partition_values import Scalar
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import require_spark
+from widen.spark.engine import Session, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
@@ -125,7 +125,7 @@ def partition_texts(snapshot: Snapshot, files: pa.Table) -> list[Texts]:
     return [tuple(values.get(key) or None for key in snapshot.partition_keys) for values in partition_values(files)]
 
 
-def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table | None:
+def files_in_partitions(session: Session, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table | None:
     """Return the files of the partitions that match a condition; None if it may also use other columns.
 
     Args:
@@ -141,7 +141,7 @@ def files_in_partitions(spark: SparkSession, snapshot: Snapshot, files: pa.Table
     try:
         numbers = _find_matching(snapshot, distinct, where)
     except NotLocal as error:
-        rows = _partition_rows(require_spark(spark, str(error)), snapshot, distinct)
+        rows = _partition_rows(require_spark(session, str(error)), snapshot, distinct)
         with translate_spark_errors():
             numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
     return _files_with(files, file_texts, {distinct[number] for number in numbers})

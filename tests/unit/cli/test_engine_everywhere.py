@@ -83,6 +83,8 @@ COMMANDS: Mapping[str, str] = {
     "optimize T": WORKS,
     "optimize T --dry-run": WORKS,
     "optimize T --zorder-by id --zorder-by v": WORKS,
+    "optimize P --where 'p = 1'": WORKS,
+    "optimize P --where 'hash(p) = 1'": "it evaluates HASH(p)",
     f"optimize n.T {ICEBERG}": WORKS,
     f"optimize n.sorted --sort {ICEBERG}": "rows are sorted, or delete files are large",
     "vacuum W": WORKS,
@@ -252,11 +254,12 @@ def make_tables() -> None:
     """Make tables in the current folder, those of Iceberg in the catalog c.db.
 
     T has a second column, W one that was widened, M mapped columns, V a deletion vector, N an identity column, K rows
-    by key, and A two columns of arrays. C can be mirrored, sorted is an Iceberg table with a sort order, and Q is the
+    by key, P partitions, and A two columns of arrays. C can be mirrored, sorted is an Iceberg table with a sort order, and Q is the
     quarantine of R.
     """
     lines = {"a": '{"id": 1, "v": 1}', "b": '{"id": 2, "v": 2}', "t": '{"id": 2, "v": "a"}', "w": '{"id": 2, "v": 0.5}'}
     Path("in").mkdir()
+    lines["p"] = '{"id": 1, "p": 1}'
     arrays = {"ints": '{"a": [1]}', "texts": '{"a": ["x"]}'}
     for name, line in {**lines, **arrays, "in/c": lines["b"], "null": '{"id": null}'}.items():
         Path(f"{name}.json").write_text(line + "\n")
@@ -269,8 +272,9 @@ def make_tables() -> None:
     widen.create_table("M", "id int, v int", properties={MAPPING: "name"})
     vectors = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}
     widen.create_table("V", "id int, v int", properties=vectors)
+    widen.create_table("P", "id int, p int", partition_by=["p"])
     widen.create_table("C", "id int", properties={"delta.enableIcebergCompatV2": "true", MAPPING: "name"})
-    for name, sources in {"T": "at", "W": "aw", "M": "a"}.items():
+    for name, sources in {"T": "at", "W": "aw", "M": "a", "P": "pp"}.items():
         for source in sources:
             widen.ingest(f"{source}.json", name, **local)
     widen.ingest(["a.json", "b.json"], "V", **local)

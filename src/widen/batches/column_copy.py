@@ -43,7 +43,7 @@ from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.sources.file_ranges import are_few, open_file, task_bytes
 from widen.sources.listing import SourceFile, SourceFiles, count_partitions
-from widen.spark.engine import LocalSession, Session, start_tasks, translate_os_errors
+from widen.spark.engine import Session, find_started, start_tasks, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.ship import without_garbage_collection
 
@@ -203,11 +203,11 @@ def find_column_copy(
     from_files = path_fields or PathFields()
     if conversion is None and not is_copied(source, route, from_files.schema):
         return None
-    is_timed = any(str(data_type) in _TEMPORAL for _, data_type in leaves(source))
+    is_timed, started = any(str(data_type) in _TEMPORAL for _, data_type in leaves(source)), find_started(spark)
     if (
         is_timed
-        and not isinstance(spark, LocalSession)
-        and any(str(spark.conf.get(mode, _PROLEPTIC)).upper() != _PROLEPTIC for mode in _REBASE_MODES)
+        and started is not None
+        and any(str(started.conf.get(mode, _PROLEPTIC)).upper() != _PROLEPTIC for mode in _REBASE_MODES)
     ):
         return None
     if footers is None:

@@ -53,7 +53,7 @@ from widen.protocol.partition_values import directory_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import LocalSession, Session
+from widen.spark.engine import Session, find_started
 from widen.spark.errors import find_impossible_folder
 
 _ID = b"PARQUET:field_id"
@@ -433,9 +433,9 @@ def _describe_part(
 
 def codec_of(spark: Session) -> str:
     """Return the session's compression codec, by Arrow's name."""
-    if isinstance(spark, LocalSession):
-        return "snappy"
-    return _CODECS.get(str(spark.conf.get(CODEC, "snappy")).lower(), "snappy")
+    started = find_started(spark)
+    codec = "snappy" if started is None else str(started.conf.get(CODEC, "snappy"))
+    return _CODECS.get(codec.lower(), "snappy")
 
 
 class PartWriter:

@@ -254,8 +254,8 @@ def make_tables() -> None:
     """Make tables in the current folder, those of Iceberg in the catalog c.db.
 
     T has a second column, W one that was widened, M mapped columns, V a deletion vector, N an identity column, K rows
-    by key, P partitions, and A two columns of arrays. C can be mirrored, sorted is an Iceberg table with a sort order, and Q is the
-    quarantine of R.
+    by key, P partitions, and A two columns of arrays. C can be mirrored, sorted is an Iceberg table with a sort order,
+    and Q is the quarantine of R.
     """
     lines = {"a": '{"id": 1, "v": 1}', "b": '{"id": 2, "v": 2}', "t": '{"id": 2, "v": "a"}', "w": '{"id": 2, "v": 0.5}'}
     Path("in").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.files.data_reader import java_number
+from widen.files.data_writer import codec_of
 from widen.model.display import size_text
 from widen.rows import native_decoder
 from widen.spark import engine
@@ -201,3 +203,11 @@ def test_work_that_runs_at_the_same_time_starts_spark_once() -> None:
     assert is_local(alone)
     with pytest.raises(EngineUnsuitable, match="because of it"):
         require_spark(alone, "of it")
+
+
+def test_a_session_that_has_started_spark_has_its_settings() -> None:
+    settings: Any = SimpleNamespace(conf={"spark.sql.parquet.compression.codec": "zstd"})
+    session = LocalSession(engine.Engine.AUTO, lambda _: settings)
+    assert codec_of(session) == "snappy"
+    require_spark(session, "it reads minds")
+    assert codec_of(session) == codec_of(settings) == "zstd"

@@ -16,9 +16,12 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+import widen
+from widen.batches import open_source
 from widen.errors import InvalidOption, UnsupportedSpark
+from widen.spark import engine
 from widen.spark import session as job_progress
-from widen.spark.engine import find_session
+from widen.spark.engine import Engine, LocalSession, find_session
 from widen.spark.errors import find_known_failure
 from widen.spark.session import JobProgress, ensure_supported, stream_settings, watch_jobs
 
@@ -128,3 +131,15 @@ def test_a_session_that_tells_nothing_is_left_alone() -> None:
     session: Any = SimpleNamespace()
     with watch_jobs(session, pytest.fail):
         pass
+
+
+def test_a_load_that_starts_spark_sends_widen_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(open_source, "ensure_shipped", sent.append)
+    monkeypatch.setattr(engine, "SOURCE_BYTES", 1)
+    (tmp_path / "a.jsonl").write_text('{"id": 1}\n')
+    session: Any = LocalSession(Engine.AUTO, lambda _: spark)
+    assert widen.ingest(tmp_path / "a.jsonl", tmp_path / "t", spark=session).records == 1
+    assert sent == [spark]

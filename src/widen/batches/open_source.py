@@ -74,7 +74,17 @@ from widen.sources.listing import (
 )
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
-from widen.spark.engine import READS, Engine, LocalSession, Rows, Session, is_local, require_spark, to_local_frame
+from widen.spark.engine import (
+    READS,
+    Engine,
+    LocalSession,
+    Rows,
+    Session,
+    find_started,
+    is_local,
+    require_spark,
+    to_local_frame,
+)
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ship import ensure_shipped
 from widen.spark.spark_types import DataFrame, F, SparkSession
@@ -197,10 +207,11 @@ class BatchReader:
             source, bad_files = split_bad_files(spark, source, self._find_probe(spark, source))
         if not source.files:
             return replace(_empty_batch(spark, source), bad_files=bad_files)
-        if isinstance(spark, LocalSession) and spark.started is None:
+        if is_local(spark):
             _choose_engine(spark, source)
-        elif not isinstance(spark, LocalSession):
-            ensure_shipped(spark)
+        started = find_started(spark)
+        if started is not None:
+            ensure_shipped(started)
         with explain_changes(spark, source.files):
             return replace(self._open_good_files(spark, source), bad_files=bad_files)
 

@@ -13,7 +13,7 @@ from enum import Enum
 from os import PathLike, fspath
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -283,7 +283,7 @@ def _find_session(step: PipelineStep, shared: Session) -> Session:
     if isinstance(shared, LocalSession) and step.kind is StepKind.LOAD:
         if shared.started is not None:
             activate_session(shared.started)
-        return cast(Session, shared.fork())
+        return shared.fork()
     session = require_spark(shared, "flows run on it")
     activate_session(session)
     return session

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import cast
 from urllib.parse import unquote
 
 import msgspec
@@ -65,7 +64,7 @@ from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable, without_v
 from widen.protocol.partition_values import directory_values
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import LocalFrame, Session
+from widen.spark.engine import LocalFrame
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
 from widen.spark.spark_types import DataFrame, F, ensure_distinct_names, type_to_spark
@@ -127,7 +126,7 @@ def write_parquet(
 
 
 def _write_here(frame: LocalFrame, store: LogStore, table: TableConfiguration, job: str) -> list[Add]:
-    sink = table_sink(store, table, job, codec_of(cast(Session, frame.session)))
+    sink = table_sink(store, table, job, codec_of(frame.session))
     with contextlib.ExitStack() as undo:
         undo.callback(discard_folder, store, job)
         written = frame.mapInArrow(partial(write_rows, sink), PARTS).toArrow().to_pylist()

@@ -44,7 +44,7 @@ from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_url
-from widen.spark.engine import READS, SOURCE_OPTIONS, LocalSession, Session, is_local, open_session, require_spark
+from widen.spark.engine import READS, SOURCE_OPTIONS, Session, is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame
 from widen.targets.table_format import IngestTarget, TransactionId
@@ -164,7 +164,7 @@ def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
     places = () if isinstance(source, DataFrame) else to_paths(source)
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, options["engine"])
-    if not isinstance(session, LocalSession) or not is_local(session):
+    if not is_local(session):
         return with_store_settings(require_spark(session, READS), places, storage_options)
     SOURCE_OPTIONS.set(storage_options or {})
     session.prepare = partial(with_store_settings, places=places, storage_options=storage_options)

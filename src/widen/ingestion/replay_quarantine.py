@@ -32,7 +32,7 @@ from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.model.keyword_options import Unpack, declared
 from widen.sources.file_ranges import RawTexts
-from widen.spark.engine import LocalSession, is_local, open_session
+from widen.spark.engine import is_local, open_session
 from widen.targets import find_table
 from widen.targets.table_format import (
     Conflicted,
@@ -101,7 +101,7 @@ def replay(source: str | PathLike[str], into: str | PathLike[str], **options: Un
     content = quarantine.open()
     session = open_session(options["spark"], options["engine"])
     if is_local(session):
-        cast(LocalSession, session).accept(content.size_bytes)
+        session.accept(content.size_bytes)
     # Rows of one engine are of no use to the other one.
     readers = TextReaders(lambda: cast(RawTexts, quarantined_texts(content.rows(session))))
     batch = TextBatch(session, readers, quarantine.location)

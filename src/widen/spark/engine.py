@@ -25,7 +25,7 @@ from functools import partial
 from importlib.util import find_spec
 from threading import RLock, Thread
 from types import MappingProxyType
-from typing import IO, Any, ClassVar, TypeAlias, cast
+from typing import IO, Any, ClassVar, TypeAlias, TypeGuard, cast
 from weakref import finalize
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ def _start(_: str) -> SparkSession:
     return start_spark()
 
 
-def is_local(spark: object) -> bool:
+def is_local(spark: object) -> TypeGuard[LocalSession]:
     """Return whether a session runs the tasks in this process, as long as nothing has started Spark."""
     return isinstance(spark, LocalSession) and spark.started is None
 
@@ -285,7 +285,7 @@ Rows: TypeAlias = "DataFrame | LocalFrame"
 
 def start_tasks(session: Session, count: int, per_task: int = 1) -> Any:
     """Return the numbers below a count as a frame, of Spark or of this process, with a task for each few of them."""
-    if isinstance(session, LocalSession) and session.started is None:
+    if is_local(session):
         groups = [range(first, min(first + per_task, count)) for first in range(0, max(count, 1), per_task)]
         return LocalFrame(session, [LocalTask(group) for group in groups])
     return require_spark(session, READS).range(0, count, 1, max(1, -(-count // per_task)))

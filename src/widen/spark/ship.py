@@ -100,8 +100,17 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
     Raises:
         InvalidOption: an executor runs another version of Python, or lacks a module.
     """
+    missing, lacking = _find_missing(spark, modules, optional)
+    _ensure_complete(missing)
+    return lacking
+
+
+def _find_missing(
+    spark: SparkSession, modules: Sequence[str], optional: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Return what executors lack; see `_split_missing`."""
     # Spark gives tasks to all free cores first, so that two for each core reach every executor that there is.
-    from widen.spark.errors import SHIP_IT, translate_spark_errors
+    from widen.spark.errors import translate_spark_errors
     from widen.spark.session import is_driver
 
     count = min(_MAX_PROBES, 2 * spark.sparkContext.defaultParallelism) if is_driver(spark) else _MAX_PROBES
@@ -113,14 +122,18 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
         value = f"a session whose executors run Python {', '.join(other)} while this is Python {_VERSION}"
         expected = f"Set PYSPARK_PYTHON to a Python {_VERSION} on the workers."
         raise InvalidOption(option="the Spark session", value=value, expected=expected)
-    missing, lacking = _split_missing([row.missing for row in rows], optional)
+    return _split_missing([row.missing for row in rows], optional)
+
+
+def _ensure_complete(missing: Sequence[str]) -> None:
+    from widen.spark.errors import SHIP_IT
+
     if missing:
         value = f"a session whose executors cannot import {'; '.join(missing)}"
         expected = f"Install on each worker, for the Python that Spark uses: pip install {' '.join(NEEDED)}"
         if missing == ["widen"]:
             expected = SHIP_IT
         raise InvalidOption(option="the Spark session", value=value, expected=expected)
-    return lacking
 
 
 def _split_missing(probed: Iterable[str], optional: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -156,12 +169,11 @@ def ensure_shipped(spark: SparkSession) -> None:
     if spark in _checked:
         return
     if not _runs_this_python(spark):
-        try:
-            ensure_executors(spark, ("widen", *NEEDED))
-        except InvalidOption as error:
-            if "cannot import widen" not in str(error.fields["value"]):
-                raise
+        missing, _ = _find_missing(spark, ("widen", *NEEDED))
+        if any("widen" in names.split(", ") for names in missing):
             ship(spark)
+        else:
+            _ensure_complete(missing)
     _checked.add(spark)
 
 

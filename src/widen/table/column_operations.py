@@ -40,10 +40,10 @@ from widen.schema.table_definition import (
     synchronize_high_water_mark,
 )
 from widen.schema.table_state import find_constraint, to_table_state
-from widen.spark.engine import Session
 from widen.table.open_table import ColumnMethodsMixin, Self, TableVersion, to_table_schema
 
 if TYPE_CHECKING:
+    from widen.spark.engine import Session
     from widen.spark.spark_types import SchemaLike, SparkSession
 
 
@@ -308,9 +308,7 @@ class PropertyChangesMixin(TableVersion):
 
     def _remove_column_mapping(self, spark: SparkSession | None, *, explicit: bool) -> None:
         plan_mapping_removal(self._state)
-        from widen.spark.engine import open_session
-
-        remove_column_mapping(self._store, cache(partial(open_session, spark)), explicit=explicit)
+        remove_column_mapping(self._store, session_to_rewrite(spark), explicit=explicit)
         self.refresh()
 
     @check_arguments
@@ -431,6 +429,13 @@ def _add_files_again(
         batch, conflicts = (batch, conflicts + 1) if has_conflict else (batch + 1, 0)
         if not has_conflict or conflicts == ATTEMPTS:
             outcome.or_raise()
+
+
+def session_to_rewrite(spark: SparkSession | None) -> Callable[[], Session]:
+    """Return what returns the session to rewrite files in, always the same one; it may need no Spark."""
+    from widen.spark.engine import open_session
+
+    return cache(partial(open_session, spark))
 
 
 UNMAPPING = "REMOVE COLUMN MAPPING"

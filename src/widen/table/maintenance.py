@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -71,12 +71,12 @@ from widen.schema import feature_removal
 from widen.schema.feature_removal import RemovableFeature, Stored
 from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
-from widen.spark.engine import Session, find_session, find_started
 from widen.table.column_operations import (
     PropertyChangesMixin,
     has_row_ids,
     remove_column_mapping,
     remove_row_ids,
+    session_to_rewrite,
 )
 from widen.table.open_table import Self, TableVersion
 from widen.table.results import TableChange, Vacuumed, to_datetime
@@ -130,9 +130,10 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening; Delta Spark's DROP FEATURE
         """
         from widen.changes.rewrite_files import OldFileRewrite
+        from widen.spark.engine import find_started
         from widen.spark.session import FAST_DROP, is_setting_on
 
-        renewal = OldFileRewrite(self._store, _session(spark))
+        renewal = OldFileRewrite(self._store, session_to_rewrite(spark))
         is_fast = is_setting_on(find_started(spark), FAST_DROP)
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
@@ -161,7 +162,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         from widen.changes.rewrite_files import REWRITE, OldFileRewrite
 
-        renewal = OldFileRewrite(self._store, _session(spark))
+        renewal = OldFileRewrite(self._store, session_to_rewrite(spark))
         if clear_history:
             self._after(partial(forget_type_changes, renewal, CLEARING))
         else:
@@ -211,7 +212,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         if target_bytes < 1:
             raise InvalidOption(option="target_bytes", value=target_bytes, expected="Must be an integer >= 1.")
         request = CompactionRequest(where, target_bytes, tuple(zorder_by))
-        compaction = Compaction(_session(spark), self._store, request)
+        compaction = Compaction(session_to_rewrite(spark), self._store, request)
         if dry_run:
             tasks = compaction.plan(self.refresh()._snapshot)
             files, size_bytes = sum(task.files.num_rows for task in tasks), sum(task.size_bytes for task in tasks)
@@ -254,7 +255,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         from widen.files.footers import find_old_files, summarize_old_types
 
-        return summarize_old_types(find_old_files(_session(spark), self._snapshot, self._snapshot.files()))
+        return summarize_old_types(find_old_files(session_to_rewrite(spark), self._snapshot, self._snapshot.files()))
 
     @check_arguments
     def restore(self, version: int | None = None, *, timestamp: datetime | str | None = None) -> TableChange[Self]:
@@ -295,13 +296,6 @@ class MaintenanceMixin(PropertyChangesMixin):
             commit(self._store, now, back.actions, RESTORE, parameters, reads=ReadSet.EVERYTHING, metrics=back.metrics)
         )
         return TableChange(self, RESTORE, self.version, back.metrics)
-
-
-def _session(spark: SparkSession | None) -> Callable[[], Session]:
-    """Return what returns the session to rewrite files in, always the same one; it may need no Spark."""
-    from widen.spark.engine import open_session
-
-    return cache(partial(open_session, spark))
 
 
 # RESTORE: plan the commit that restores an earlier version.
@@ -696,6 +690,7 @@ class VacuumMixin(TableVersion):
         walk, delete = None, None
         if spark is not None:
             from widen.frames.vacuum_tasks import ExecutorVacuum
+            from widen.spark.engine import find_session
 
             executors = ExecutorVacuum(find_session(spark, "tasks list and delete the files"), self._store)
             walk, delete = executors.walk, executors.delete

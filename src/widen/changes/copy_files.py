@@ -33,6 +33,7 @@ from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +131,23 @@ def copy_groups(
         for group in groups:
             undo.callback(discard_folder, copier.store, group.job)
         if total <= COPIED_BYTES or _stays_here(session(), total):
-            with ThreadPoolExecutor(min(threads, max(1, len(groups))), "widen-copy") as pool:
-                try:
-                    done = list(pool.map(partial(_copy_or_refuse, copier), groups))
-                except BaseException:
-                    # Leaving the block waits for all groups, also for those that have not begun.
-                    pool.shutdown(cancel_futures=True)
-                    raise
+            done = map_in_threads(partial(_copy_or_refuse, copier), groups, threads=min(threads, max(1, len(groups))))
         else:
             reason = f"the files to copy have {size_text(total)}, more than {size_text(SOURCE_BYTES)}"
             done = _copy_in_tasks(copier, groups, require_spark(session(), reason))
         undo.pop_all()
     return done
+
+
+def map_in_threads(function: Callable[..., R], *items: Iterable[Any], threads: int) -> list[R]:
+    """Return what a function returns for each item; after an error it is not called for the others."""
+    with ThreadPoolExecutor(threads, "widen-copy") as pool:
+        try:
+            return list(pool.map(function, *items))
+        except BaseException:
+            # Leaving the block waits for all calls, also for those that have not begun.
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _stays_here(session: Session, total_bytes: int) -> bool:

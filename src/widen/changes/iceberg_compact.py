@@ -9,13 +9,13 @@ Source: Iceberg's table specification, "Row-level Deletes", "Sorting"; Iceberg f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap64
 
+from widen.changes.copy_files import map_in_threads
 from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve
 from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer
 from widen.changes.rewrite_files import Candidate, pack_files
@@ -166,15 +166,7 @@ class IcebergCompaction:
         with StagedFiles() as staged:
             parts: list[_FilePart] = []
             staged.add_undo(lambda: writer.discard([file for part in parts for file in part.new]))
-            with ThreadPoolExecutor(_JOBS, "widen-compact") as pool:
-                jobs = [pool.submit(self._write, writer, plan, task, parts) for task in plan.tasks]
-                try:
-                    for job in jobs:
-                        job.result()
-                except BaseException:
-                    # Leaving the block waits for all jobs, also for those that have not begun.
-                    pool.shutdown(cancel_futures=True)
-                    raise
+            map_in_threads(lambda task: self._write(writer, plan, task, parts), plan.tasks, threads=_JOBS)
             outcome = self._commit(transaction, staged, plan, parts)
             left = parts
             for _ in range(MAX_CONFLICTS):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,7 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups
+from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups, map_in_threads
 from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve, sort_tables
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice
@@ -156,13 +155,7 @@ class FileRewrite:
             copies = [refusal] * len(groups)
         for found in copies:
             staged.add_files(self.snapshot.store, () if isinstance(found, NotLocal) else found)
-        with ThreadPoolExecutor(_JOBS, "widen-rewrite") as pool:
-            try:
-                return list(pool.map(partial(self._finish, staged), groups, rows, copies))
-            except BaseException:
-                # Leaving the block waits for all groups, also for those that have not begun.
-                pool.shutdown(cancel_futures=True)
-                raise
+        return map_in_threads(partial(self._finish, staged), groups, rows, copies, threads=_JOBS)
 
     def _finish(self, staged: StagedFiles, files: pa.Table, rows: int, copies: list[Add] | NotLocal) -> RewrittenFiles:
         adds = copies

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
-from itertools import accumulate, zip_longest
+from itertools import accumulate, chain, zip_longest
 from typing import TypeVar
 
 import msgspec
@@ -46,6 +46,7 @@ from widen.sources.listing import SourceFile, SourceFiles, count_partitions
 from widen.spark.engine import Session, find_started, start_tasks, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.ship import without_garbage_collection
+from widen.spark.spark_types import DataFrame
 
 _T = TypeVar("_T")
 
@@ -155,20 +156,14 @@ class ColumnCopy:
 
     def run(self) -> CopiedRows:
         """Write the files of the table, and return them. On failure, they are deleted where the store allows it."""
-        with ExitStack() as undo:
-            undo.callback(discard_folder, self.sink.store, self.sink.job)
-            if self.is_few:
-                with translate_os_errors():
-                    copied = _merge(self._for_tasks().copy(groups) for groups in self.tasks)
-                undo.pop_all()
-                return copied
+        if not self.is_few:
             with translate_spark_errors():
                 numbers = start_tasks(self.spark, len(self.tasks))
-                rows = numbers.mapInArrow(partial(_run_tasks, self._for_tasks()), f"{_PART} binary").toArrow()
-            copied = _merge(msgspec.json.decode(part, type=CopiedRows) for part in rows.column(_PART).to_pylist())
+            return write_in_tasks(numbers, partial(_run_tasks, self._for_tasks()), self.sink)
+        with ExitStack() as undo, translate_os_errors():
+            undo.callback(discard_folder, self.sink.store, self.sink.job)
+            copied = _merge(self._for_tasks().copy(groups) for groups in self.tasks)
             undo.pop_all()
-        # Spark may run a task twice.
-        discard_folder(self.sink.store, self.sink.job, but=[part.path for part in copied.parts])
         return copied
 
     def _for_tasks(self) -> _TaskCopy:
@@ -177,6 +172,32 @@ class ColumnCopy:
 
 def _merge(results: Iterable[CopiedRows]) -> CopiedRows:
     return reduce(CopiedRows.merged, results, CopiedRows())
+
+
+def write_in_tasks(
+    rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Iterator[CopiedRows]], sink: Sink
+) -> CopiedRows:
+    """Let tasks of Spark write files, and return them. If that fails, they are deleted as far as the store allows it.
+
+    Args:
+        write: Writes files of the rows of a task. Picklable.
+    """
+    with ExitStack() as undo:
+        undo.callback(discard_folder, sink.store, sink.job)
+        with translate_spark_errors():
+            written = rows.mapInArrow(partial(_encode, write), f"{_PART} binary").toArrow()
+        copied = _merge(msgspec.json.decode(part, type=CopiedRows) for part in written.column(_PART).to_pylist())
+        undo.pop_all()
+    # Spark may run a task twice.
+    discard_folder(sink.store, sink.job, but=[part.path for part in copied.parts])
+    return copied
+
+
+def _encode(
+    write: Callable[[Iterable[pa.RecordBatch]], Iterator[CopiedRows]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for copied in write(batches):
+        yield pa.RecordBatch.from_arrays([pa.array([msgspec.json.encode(copied)], pa.binary())], names=[_PART])
 
 
 def find_column_copy(
@@ -468,6 +489,28 @@ def _pack(groups: Iterable[tuple[RowGroup, int]], limit: int) -> list[list[RowGr
 # ---- tasks -----------------------------------------------------------------------------------------
 
 
+def write_rows(
+    sink: Sink, schema: pa.Schema, found: Iterable[tuple[pa.RecordBatch, CopiedRows]], listed_bytes: int | None = None
+) -> CopiedRows:
+    """Write rows to files of a sink, and return the files.
+
+    Args:
+        found: The rows, each with the records beside them that do not fit the table.
+        listed_bytes: How many bytes of those records are kept at most; of more, they are only counted.
+    """
+    writer, left = sink.open(schema), CopiedRows()
+    with without_garbage_collection(), ExitStack() as undo:
+        undo.callback(writer.discard)
+        for rows, others in found:
+            if rows.num_rows:
+                writer.write(rows)
+            left = left.merged(others)
+            left = left if listed_bytes is None else left.limited(listed_bytes)
+        parts = writer.close()
+        undo.pop_all()
+    return CopiedRows(parts, left.quarantined, left.counts, left.unlisted)
+
+
 @dataclass(frozen=True, slots=True)
 class _TaskCopy:
     tasks: Sequence[Sequence[RowGroup]]
@@ -479,17 +522,7 @@ class _TaskCopy:
 
     def copy(self, groups: Sequence[RowGroup]) -> CopiedRows:
         """Write the rows of some row groups, and return the files."""
-        writer, left = self.sink.open(self.schema), CopiedRows()
-        with without_garbage_collection(), ExitStack() as undo:
-            undo.callback(writer.discard)
-            for group in groups:
-                for rows, others in self._rows(group):
-                    if rows.num_rows:
-                        writer.write(rows)
-                    left = left.merged(others)
-            parts = writer.close()
-            undo.pop_all()
-        return CopiedRows(parts, left.quarantined, left.counts)
+        return write_rows(self.sink, self.schema, chain.from_iterable(map(self._rows, groups)))
 
     def _rows(self, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, CopiedRows]]:
         """Yield the rows of a row group, and the records that do not fit the table."""
@@ -504,14 +537,13 @@ class _TaskCopy:
             yield rows, CopiedRows([], quarantined, counts)
 
 
-def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[CopiedRows]:
     for batch in batches:
         for task in batch.column(0).to_pylist():
             try:
-                copied = msgspec.json.encode(copy.copy(copy.tasks[task]))
+                yield copy.copy(copy.tasks[task])
             except NotLocal as error:
                 raise EngineUnsuitable(reason=str(error)) from error
-            yield pa.RecordBatch.from_arrays([pa.array([copied], pa.binary())], names=[_PART])
 
 
 def _read_batches(

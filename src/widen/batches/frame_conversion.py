@@ -9,15 +9,13 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.batches.column_copy import CopiedRows
+from widen.batches.column_copy import CopiedRows, write_in_tasks, write_rows
 from widen.batches.column_values import QuarantinedRecord, RowConversion, fit, stored_form, task_schema
 from widen.batches.corrupt_texts import ensure_utf8
 from widen.batches.observed_kinds import FactsOfKind, FrameOrder, add_batch, facts_of, kinds
@@ -45,7 +43,6 @@ from widen.json.observation import (
     type_facts,
     unknown_types,
 )
-from widen.log.commit_outcome import discard_folder
 from widen.model.column_path import format_path, leaves
 from widen.model.types import (
     BOOLEAN,
@@ -61,7 +58,6 @@ from widen.rows.row import build_routes
 from widen.sources.file_ranges import Typed, field_steps, fields_of, with_field_steps
 from widen.sources.listing import unusable_source
 from widen.spark.errors import translate_spark_errors
-from widen.spark.ship import without_garbage_collection
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
 
 REASON, TEXT, SOURCE_PLACE = "_widen_reason", "_widen_text", "_widen_place"
@@ -321,42 +317,22 @@ class FrameCopy:
         Args:
             frame: The records, see `select_records`.
         """
-        with ExitStack() as undo:
-            undo.callback(discard_folder, self.sink.store, self.sink.job)
-            with translate_spark_errors():
-                rows = frame.mapInArrow(partial(_copy_records, self), f"{_PART} binary").toArrow()
-            parts = (msgspec.json.decode(part, type=CopiedRows) for part in rows.column(_PART).to_pylist())
-            copied = reduce(CopiedRows.merged, parts, CopiedRows())
-            undo.pop_all()
-        # Spark may run a task twice.
-        discard_folder(self.sink.store, self.sink.job, but=[part.path for part in copied.parts])
-        return copied
+        return write_in_tasks(frame, self.write, self.sink)
 
-    def to_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[QuarantinedRecord], list[int]]:
-        """Return the rows of records that fit the table, the others, and how many have each violation."""
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[CopiedRows]:
+        """Yield the files that a task has written."""
+        yield write_rows(self.sink, self.types, map(self._to_rows, batches), self.listed_bytes)
+
+    def _to_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, CopiedRows]:
+        """Return the rows of records that fit the table, and the others."""
         records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
         rows, quarantined, counts = self.conversion.convert(records, self.types, "", 0)
-        return rows, [self._placed(record, batch) for record in quarantined], counts
+        return rows, CopiedRows([], [self._placed(record, batch) for record in quarantined], counts)
 
     def _placed(self, record: QuarantinedRecord, batch: pa.RecordBatch) -> QuarantinedRecord:
         """Return a record with its own location in the place of its position in the batch."""
         place = batch.columns[-1][record.position - 1].as_py() if self.is_placed else {"file": "", "number": 0}
         return msgspec.structs.replace(record, file=place["file"] or "", position=place["number"] or 0)
-
-
-def _copy_records(copy: FrameCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    writer, left = copy.sink.open(copy.types), CopiedRows()
-    with without_garbage_collection(), ExitStack() as undo:
-        undo.callback(writer.discard)
-        for batch in batches:
-            rows, quarantined, counts = copy.to_rows(batch)
-            if rows.num_rows:
-                writer.write(rows)
-            left = left.merged(CopiedRows([], quarantined, counts)).limited(copy.listed_bytes)
-        parts = writer.close()
-        undo.pop_all()
-    copied = msgspec.json.encode(CopiedRows(parts, left.quarantined, left.counts, left.unlisted))
-    yield pa.RecordBatch.from_arrays([pa.array([copied], pa.binary())], names=[_PART])
 
 
 # ---- rows that Spark writes ------------------------------------------------------------------------

@@ -112,7 +112,7 @@ class RecordOrder(Protocol):
     """Where the records of a batch come from."""
 
     def find_first(self, values: pa.Array, rows: pa.Array) -> tuple[int, RecordPosition | None]:
-        """Return the index of the first of some values, of which one is not null, and the position of its record.
+        """Return the index of the first value that is not null (there is one), and the position of its record.
 
         Args:
             rows: The index of the record of each value.

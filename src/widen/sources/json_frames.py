@@ -136,7 +136,7 @@ SPLITS = "only it splits these files"
 
 
 def read_json_by_spark(session: Session, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> DataFrame:
-    """Return the raw batch of JSON files, of which Spark reads the large ones."""
+    """Return the raw batch of JSON files; Spark reads the large ones."""
     small = [file for file in source.files if is_small(file)]
     frames = [whole_files(session, source, small)] if small else []
     large = [file.path for file in source.files if not is_small(file)]

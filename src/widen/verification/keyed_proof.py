@@ -466,7 +466,7 @@ class _Judge:
         keys: The keys, by their numbers.
         records: The records of the batch.
         before: The rows of the keys in the version before, with the numbers of their keys; `after` likewise.
-        deleted: The keys that were deleted, with their order; `listed` has those of the version that the commit made.
+        deleted: The keys that the version before lists as deleted, with their order; `listed` has the new version's.
         limit: The limit of the sample of keys.
     """
 

@@ -489,7 +489,7 @@ def _pack(groups: Iterable[tuple[RowGroup, int]], limit: int) -> list[list[RowGr
 # ---- tasks -----------------------------------------------------------------------------------------
 
 
-def write_rows(
+def write_typed_rows(
     sink: Sink, schema: pa.Schema, found: Iterable[tuple[pa.RecordBatch, CopiedRows]], listed_bytes: int | None = None
 ) -> CopiedRows:
     """Write rows to files of a sink, and return the files.
@@ -522,7 +522,7 @@ class _TaskCopy:
 
     def copy(self, groups: Sequence[RowGroup]) -> CopiedRows:
         """Write the rows of some row groups, and return the files."""
-        return write_rows(self.sink, self.schema, chain.from_iterable(map(self._rows, groups)))
+        return write_typed_rows(self.sink, self.schema, chain.from_iterable(map(self._rows, groups)))
 
     def _rows(self, group: RowGroup) -> Iterator[tuple[pa.RecordBatch, CopiedRows]]:
         """Yield the rows of a row group, and the records that do not fit the table."""

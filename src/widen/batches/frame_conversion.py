@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.batches.column_copy import CopiedRows, write_in_tasks, write_rows
+from widen.batches.column_copy import CopiedRows, write_in_tasks, write_typed_rows
 from widen.batches.column_values import QuarantinedRecord, RowConversion, fit, stored_form, task_schema
 from widen.batches.corrupt_texts import ensure_utf8
 from widen.batches.observed_kinds import FactsOfKind, FrameOrder, add_batch, facts_of, kinds
@@ -321,7 +321,7 @@ class FrameCopy:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[CopiedRows]:
         """Yield the files that a task has written."""
-        yield write_rows(self.sink, self.types, map(self._to_rows, batches), self.listed_bytes)
+        yield write_typed_rows(self.sink, self.types, map(self._to_rows, batches), self.listed_bytes)
 
     def _to_rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, CopiedRows]:
         """Return the rows of records that fit the table, and the others."""

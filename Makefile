@@ -112,12 +112,8 @@ SPACE = $(subst x,,x x)
 COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit) tests/engine/test_keyed_proof.py
 
 .PHONY: test-spark
-test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark
-	@export WIDEN_TEST_ENGINE=spark && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
-
-.PHONY: test-rest
-test-rest: export WIDEN_TEST_LEFT = $(COVERED)
-test-rest: test ## what `make test` asks and `make test-spark` does not: CI, which runs both, asks nothing twice
+test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark; SHARE=0/3 for a third of them
+	@export WIDEN_TEST_ENGINE=spark WIDEN_TEST_QUICK=1 WIDEN_TEST_SHARE=$(or $(SHARE),0/1) && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
 
 .PHONY: settings
 settings: setup ## the core of the engine tests with other settings of Spark's session; SETTINGS=key=value,… for others

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -72,7 +73,7 @@ SETTINGS = {
     "spark.sql.ui.retainedExecutions": "5",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "America/Los_Angeles",
-    **({} if ENGINE == "spark" else QUICK),
+    **(QUICK if ENGINE != "spark" or "WIDEN_TEST_QUICK" in os.environ else {}),
     **dict(pair.split("=", 1) for pair in os.environ.get("WIDEN_TEST_SETTINGS", "").split(",") if pair),
 }
 """The settings of the session; `make settings` runs tests with others, as ``key=value,key=value``."""
@@ -99,22 +100,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed.*socket:ResourceWarning")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Spark, so that `make test-fast` leaves it out."""
+SHARE, OF = (int(part) for part in os.environ.get("WIDEN_TEST_SHARE", "0/1").split("/"))
+"""Which part of the tests this run asks, and of how many parts."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs Spark, so that `make test-fast` leaves it out, and leave the other shares out."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or NEEDS_SPARK & set(item.path.relative_to(ROOT).parts):
             item.add_marker("spark")
-
-
-LEFT = frozenset(os.environ.get("WIDEN_TEST_LEFT", "").split())
-"""The files of `make test-spark` while `make test-rest` runs: it leaves out those that load on one engine in both."""
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave to `make test-spark` the files of which it asks each case that `make test` asks, on the same engine."""
-    if collection_path.name in LOCAL or not collection_path.is_relative_to(ROOT):
-        return None
-    return True if collection_path.relative_to(ROOT).as_posix() in LEFT else None
+    if OF > 1:
+        others = [item for item in items if zlib.crc32(item.nodeid.encode()) % OF != SHARE]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % OF == SHARE]
 
 
 def pytest_collection_finish() -> None:

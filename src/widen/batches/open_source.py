@@ -49,6 +49,7 @@ from widen.sources.file_ranges import (
     is_small,
     read_here,
     small_ranges,
+    why_unreadable,
 )
 from widen.sources.json_frames import (
     JsonFiles,
@@ -404,8 +405,9 @@ def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
     if source.format.is_typed and source.format is not FileFormat.PARQUET:
         session.require(f"its readers read {source.format.value} files")
-    if not can_read(session, source.files):
-        session.require("the files have an unusual compression, or names that only its file systems know")
+    reason = why_unreadable(source.files)
+    if reason is not None:
+        session.require(reason)
     remote = sum(is_store_url(file.uri) for file in source.files)
     if session.engine is Engine.AUTO and remote > REMOTE_FILES:
         session.require(f"the source has {remote:,} files in another store, more than {REMOTE_FILES}")

@@ -102,12 +102,21 @@ def is_small(file: SourceFile) -> bool:
 
 def can_read(spark: Session, files: Sequence[SourceFile]) -> bool:
     """Return whether the tasks can read files themselves."""
-    may_be_remote = is_local(spark)
-    return len(files) <= RANGED_FILES and all(
-        (local_path(file.uri) is not None or (may_be_remote and is_store_url(file.uri)))
-        and (_COMPRESSED.search(file.uri) is None or is_packed(file.uri))
-        for file in files
-    )
+    is_here = is_local(spark)
+    is_few = is_here or len(files) <= RANGED_FILES
+    return is_few and all(_why_unreadable(file, is_here=is_here) is None for file in files)
+
+
+def why_unreadable(files: Iterable[SourceFile]) -> str | None:
+    """Return why this process cannot read files without Spark; None if it can."""
+    return next(filter(None, (_why_unreadable(file, is_here=True) for file in files)), None)
+
+
+def _why_unreadable(file: SourceFile, *, is_here: bool) -> str | None:
+    if local_path(file.uri) is None and not (is_here and is_store_url(file.uri)):
+        return f"its file systems read {file.path}"
+    found = _COMPRESSED.search(file.uri)
+    return f"it decompresses {found[0]} files" if found is not None and not is_packed(file.uri) else None
 
 
 def is_packed(uri: str) -> bool:

@@ -813,7 +813,7 @@ def test_an_error_in_another_process_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.json.lz4", b"packed", "the files have an unusual compression"),
+        ("a.json.lz4", b"packed", "it decompresses .lz4 files"),
         ("a.orc", b"ORC", "its readers read orc files"),
         ("a.parquet", parquet(column([timedelta(1)], pa.duration("us"))), "of the type duration"),
     ],
@@ -827,6 +827,20 @@ def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, re
     done = run("widen.ingest(*sys.argv[1:3])", str(source), str(tmp_path / "t"))
     assert done.returncode == 1
     assert "pip install 'widen[spark]'" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["{}.json", "{}.csv", "{}.parquet", "many/{}.json"])
+def test_any_number_of_files_needs_no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The limit is for files that a query of Spark lists."""
+    monkeypatch.setattr("widen.sources.file_ranges.RANGED_FILES", 3)
+    content = {".json": b'{"id": 1}', ".csv": b"id\n1\n", ".parquet": parquet(column([1], pa.int64()))}
+    for number in range(5):
+        file = tmp_path / "in" / name.format(number)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content[file.suffix])
+    done = widen.ingest(tmp_path / "in", tmp_path / "t", engine="local", new=True, verify=True)
+    assert done.verification is not None
+    assert (done.verification.records, done.verification.is_clean) == (5, True)
 
 
 @pytest.mark.skipif(find_native_readers() is None, reason="the kernel is not installed; see docs/kernel.md")

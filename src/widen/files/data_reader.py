@@ -41,7 +41,7 @@ from widen.model.types import (
     Field,
     MapType,
     StructType,
-    is_same_name,
+    name_keys,
     plain_name,
 )
 from widen.proof.column_digests import TableDigest, digest_batches
@@ -178,14 +178,15 @@ class LocalScan:
         stored = file.schema_arrow.names
         if any("." in name for name in stored):
             return None
-        wanted = [physical_name(field, self.mode) for field in self.schema]
+        wanted = {key for field in self.schema for key in name_keys(physical_name(field, self.mode))}
         # Also what is spelled differently: it decides whether only Spark can read the file.
-        return [name for name in stored if any(is_same_name(name, each) for each in wanted)]
+        return [name for name in stored if not wanted.isdisjoint(name_keys(name))]
 
     def _in_table_types(self, file: pq.ParquetFile, stored: pa.Table, add: Add, count: int) -> pa.Table:
         stored = _with_zones(file, stored)
         values = {name: add.partition_values.get(key) for name, key in self.partition_keys.items()}
-        columns = [_column(field, stored, self.mode, values, count) for field in self.schema]
+        found = _StoredColumns({name: stored.column(name) for name in stored.column_names}, self.mode)
+        columns = [_column(field, found, values, count) for field in self.schema]
         columns = [
             pad_texts(column, self._padded.get(field.name)) for column, field in zip(columns, self.schema, strict=True)
         ]
@@ -317,7 +318,27 @@ def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str | None], count: int) -> pa.Array:
+@dataclass(frozen=True)
+class _StoredColumns:
+    """Columns, or the fields of a struct, by their names in a file."""
+
+    by_name: Mapping[str, Any]
+    mode: str
+
+    def find(self, field: Field) -> Any | None:
+        """Return the values of a field; None if the file does not have it."""
+        name = physical_name(field, self.mode)
+        values = self.by_name.get(name)
+        if values is None and not self._keys.isdisjoint(name_keys(name)):
+            raise NotLocal(f"the file spells the column {name} differently")  # Spark may take it for the same column
+        return values
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(key for name in self.by_name for key in name_keys(name))
+
+
+def _column(field: Field, stored: _StoredColumns, partition: Mapping[str, str | None], count: int) -> pa.Array:
     """Return a column.
 
     Args:
@@ -325,20 +346,10 @@ def _column(field: Field, rows: pa.Table, mode: str, partition: Mapping[str, str
     """
     if field.name in partition:
         return _partition_column(field, partition[field.name], count)
-    name = _stored_name(field, rows.column_names, mode)
-    if name is None:
+    values = stored.find(field)
+    if values is None:
         return pa.nulls(count, to_arrow(field.type))
-    return convert_column(_one_array(rows.column(name)), field.type, mode)
-
-
-def _stored_name(field: Field, stored: Collection[str], mode: str) -> str | None:
-    """Return the name of a field in a file, or None if the file does not have it."""
-    name = physical_name(field, mode)
-    if name in stored:
-        return name
-    if any(is_same_name(other, name) for other in stored):
-        raise NotLocal(f"the file spells the column {name} differently")  # Spark may take it for the same column
-    return None
+    return convert_column(_one_array(values), field.type, stored.mode)
 
 
 def _partition_column(field: Field, text: str | None, count: int) -> pa.Array:
@@ -417,12 +428,10 @@ def pad_texts(values: pa.Array, declared: DataType | None) -> pa.Array:
 def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
     if not pa.types.is_struct(values.type):
         raise NotLocal(f"a struct is stored as {values.type}")
-    stored = {values.type.field(index).name: part for index, part in enumerate(values.flatten())}
+    stored = _StoredColumns({each.name: part for each, part in zip(values.type, values.flatten(), strict=True)}, mode)
     parts = [
-        convert_column(stored[name], field.type, mode)
-        if (name := _stored_name(field, stored, mode)) is not None
-        else pa.nulls(len(values), to_arrow(field.type))
-        for field in fields
+        pa.nulls(len(values), to_arrow(field.type)) if found is None else convert_column(found, field.type, mode)
+        for field, found in ((field, stored.find(field)) for field in fields)
     ]
     arrow_fields = [pa.field(field.name, to_arrow(field.type)) for field in fields]
     return pa.StructArray.from_arrays(parts, fields=arrow_fields, mask=pc.is_null(values))

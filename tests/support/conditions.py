@@ -46,7 +46,8 @@ VALUES |= {
         Decimal(2**53 + 1),
     ],
     "q": [*map(Decimal, (0, 5, -5, 2**63, 2**63 - 1, 2**53 + 1, 10**20 - 1))],
-    "s": ["", " ", "a", "ab", "ab  ", "5", "5.5", "NaN", "é", "\U0001f600", "\uffff", "true", "2024-02-29", "A"],
+    "s": ["", " ", "a", "ab", "ab  ", "5", "5.5", "NaN", "é", "\U0001f600", "\uffff", "true", "2024-02-29", "A"]
+    + [letter * count for letter in ("a", "\uffff", "\U0010ffff") for count in (16, 17, 33)],
     "b": [True, False],
     "day": [each.date() for each in _TIMES],
     "z": [each.replace(tzinfo=timezone.utc) for each in _TIMES],

@@ -487,7 +487,10 @@ def _integer(value: Scalar, _: DataType) -> Any:
 def _double(value: Scalar, data_type: DataType) -> Any:
     if not isinstance(value, float) or value != value:
         return None
-    return literals.DoubleLiteral(value) if str(data_type) == "double" or is_float32(value) else None
+    if str(data_type) == "double":
+        return literals.DoubleLiteral(value)
+    # PyIceberg takes a double that is infinite for one beyond the infinity of floats.
+    return literals.FloatLiteral(value) if is_float32(value) else None
 
 
 def _decimal(value: Scalar, _: DataType) -> Any:

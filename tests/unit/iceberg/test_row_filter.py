@@ -54,7 +54,8 @@ SCHEMA = Schema(
         ("t >= 'a'", "GreaterThanOrEqual(term=Reference(name='t'), literal=literal('a'))"),
         ("b = true", "EqualTo(term=Reference(name='b'), literal=BooleanLiteral(True))"),
         ("b < true", "AlwaysTrue()"),
-        ("f < 0.5", "LessThan(term=Reference(name='f'), literal=DoubleLiteral(0.5))"),
+        ("f < 0.5", "LessThan(term=Reference(name='f'), literal=FloatLiteral(0.5))"),
+        ("f <= double('-Infinity')", "LessThanOrEqual(term=Reference(name='f'), literal=FloatLiteral(-inf))"),
         ("f < 0.1", "AlwaysTrue()"),  # 0.1 is not a float
         ("d < 0.1", "LessThan(term=Reference(name='d'), literal=DoubleLiteral(0.1))"),
         ("p < 1.5", "LessThan(term=Reference(name='p'), literal=DecimalLiteral(Decimal('1.50')))"),

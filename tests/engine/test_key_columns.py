@@ -133,7 +133,7 @@ def test_keys_and_orders_are_those_of_spark(
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     schema = build_schema(types)
     rows = build_rows(types, schema)
-    by_key, by_order = KeyRules((("k",),)), KeyRules((("row",),), ("k",))
+    by_key, by_order = KeyRules((("k",),)), KeyRules((("row",),), (("k",),))
     frame, text = on_spark(spark, rows, schema), key_text(schema, by_key)
     assert text is not None
     columns = KeyColumns.of(schema, ("k",))
@@ -145,20 +145,20 @@ def test_keys_and_orders_are_those_of_spark(
     # Two rows have equal values exactly if Spark writes the same text.
     codes = values.dictionary_encode().indices.to_pylist()
     assert len({*zip(codes, ours.values(), strict=True)}) == len({*codes}) == len({*found.values()})
-    order = OrderColumns.of(schema, ("k",))
+    order = OrderColumns.of(schema, [("k",)])
     if {*types} == {BOOLEAN}:
         assert order is None
         return
     assert order is not None
-    number, words = sequence(schema, by_order)
-    again = order_values(schema, "k", number, words)
+    number, words = sequence(schema, by_order.sequence_by)
+    again = order_values(schema, [("k",)], number, words)
     columns_again = [column.cast("string").alias(f"again {name}") for name, column in again.items()]
     broken = broken_rule(schema, by_order)
     expected = [tuple(row) for row in frame.select(number, words, broken, *columns_again).collect()]
     sequences = one_array(order.read(rows))
     # The digits of larger doubles depend on the version of Java.
     is_known = [not {FLOAT, DOUBLE} & {*types} or abs(row[0] or 0) <= 2**53 for row in expected]
-    written = columns_of_order(schema, "k", order.comparable(sequences).filter(pa.array(is_known)))
+    written = columns_of_order(schema, [("k",)], order.comparable(sequences).filter(pa.array(is_known)))
     assert written.keys() == again.keys()
     some = StructType(tuple(field for field in schema if field.name in written))
     ours_again = (
@@ -193,6 +193,38 @@ def test_texts_of_several_fields_are_those_of_spark(spark: SparkSession) -> None
         join_texts([pa.array(["s:\n"]), pa.array(["s:a"])])
 
 
+def test_sequences_of_several_fields_are_those_of_spark(spark: SparkSession) -> None:
+    """They sort like their values, and lead back to them."""
+    require_spark(spark, "it is compared with it")
+    types: Sequence[DataType] = (DecimalType(38, 10), STRING, DATE, STRING)
+    texts = [*VALUES[STRING], "\0", "a\0", "a\1", "\0\0", "\0\1"]
+    dice = random.Random(5)
+    values = [tuple(dice.choice(texts if each == STRING else VALUES[each]) for each in types) for _ in range(400)]
+    values = [row for row in values if abs(row[0]) < 10**20] + [(None, "a", None, "b"), (Decimal(1), "a", None, "b")]
+    names = ["a", "b", "c", "d"]
+    order = StructType(tuple(Field(name, each) for name, each in zip(names, types, strict=True)))
+    schema = StructType((*order.fields, Field("until", order)))
+    rows = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in values], to_arrow_schema(order))
+    paths, inside = [(name,) for name in names], [("until", name) for name in names]
+    columns = OrderColumns.of(schema, paths)
+    assert columns is not None
+    found = one_array(columns.read(rows))
+    number, text = sequence(schema, paths)
+    frame = on_spark(spark, rows, order)
+    again = order_values(schema, inside, number, text)["until"].cast(type_to_spark(order))
+    expected = frame.select(text, again).collect()
+    assert found.to_pylist() == [row[0] for row in expected]
+    written = columns_of_order(schema, inside, found)["until"].to_pylist()
+    assert written == [None if row[1] is None else row[1].asDict() for row in expected]
+    is_whole = [None not in row for row in values]
+    assert written == [
+        dict(zip(names, row, strict=True)) if whole else None for row, whole in zip(values, is_whole, strict=True)
+    ]
+    whole = [(one, other) for one, other in zip(values, found.to_pylist(), strict=True) if other is not None]
+    by_value = sorted(whole, key=lambda each: [part.encode() if isinstance(part, str) else part for part in each[0]])
+    assert [each[1] for each in by_value] == sorted(each[1] for each in whole)
+
+
 def test_many_generated_doubles_have_the_texts_of_spark(spark: SparkSession) -> None:
     require_spark(spark, "it is compared with it")
     draw, schema = random.Random(7), build_schema((DOUBLE, STRING))
@@ -207,9 +239,9 @@ def test_many_generated_doubles_have_the_texts_of_spark(spark: SparkSession) -> 
     assert columns is not None
     found = dict(on_spark(spark, rows, schema).select("row", text).collect())
     assert columns.read(rows).to_pylist() == [found[at] for at in range(len(values))]
-    order, rules = OrderColumns.of(schema, ("k",)), KeyRules((("row",),), ("k",))
+    order, rules = OrderColumns.of(schema, [("k",)]), KeyRules((("row",),), (("k",),))
     assert order is not None
-    numbers = dict(on_spark(spark, rows, schema).select("row", sequence(schema, rules)[0]).collect())
+    numbers = dict(on_spark(spark, rows, schema).select("row", sequence(schema, rules.sequence_by)[0]).collect())
     assert order.read(rows).to_pylist() == [numbers[at] for at in range(len(values))]
 
 
@@ -228,7 +260,7 @@ def test_many_generated_doubles_have_the_texts_of_spark(spark: SparkSession) -> 
 def test_what_only_spark_writes_is_said(data_type: DataType, column: pa.Array, reason: str) -> None:
     schema = build_schema((data_type, STRING))
     rows = pa.table({"row": [0], "k": column, "k_1": pa.array([None], pa.string())})
-    columns, order = KeyColumns.of(schema, ("k",)), OrderColumns.of(schema, ("k",))
+    columns, order = KeyColumns.of(schema, ("k",)), OrderColumns.of(schema, [("k",)])
     assert columns is not None
     with pytest.raises(NotLocal, match=reason):
         columns.read(rows)
@@ -333,6 +365,31 @@ NESTED = [
     ),
 ]
 
+SEVERAL = [
+    lines(
+        *({"id": 1, "at": at, "s": {"lsn": lsn}} for at, lsn in (("a", 5), ("a", -5), ("ab", -7), ("a\0", 1), ("", 9))),
+        {"id": 2, "at": "b", "s": {"lsn": 3}},
+        {"id": 2, "at": "b", "s": {}},
+        {"id": 2, "s": {"lsn": 1}},
+        {"id": 3, "at": "é", "s": {"lsn": 2**40}, "op": "u"},
+    ),
+    lines(
+        {"id": 1, "at": "ab", "s": {"lsn": -7.5}},
+        {"id": 1, "at": "a\0\1", "s": {"lsn": -6}},
+        {"id": 2, "at": "b", "s": {"lsn": 2.75}, "op": "d"},
+        {"id": 3, "at": "😀", "s": {"lsn": -1e-7}, "op": "d"},
+        {"id": 4, "at": "a", "s": {"lsn": "x"}},
+    ),
+    lines(
+        {"id": 3, "at": "😀", "s": {"lsn": -2e-7}},
+        {"id": 3, "at": "😀", "s": {"lsn": 0}},
+        {"id": 2, "at": "b", "s": {"lsn": 2.75}},
+        {"id": 1, "at": "aa", "s": {"lsn": 99}, "op": "d"},
+        {"id": 1, "at": "ab", "s": {"lsn": -7}},
+    ),
+]
+"""Loads whose order has two fields, of which one is deeper."""
+
 VALUES_OF_TIES = (1, 10, 9, 2.5, -0.0, 1e-7, 1e20, "a", 'b"', "é", "😀\n", "z\\", True, False, [1, None], [], {"x": 1})
 VALUES_OF_TIES += ({"x": None, "y": ["2024-05-06T07:08:09.5Z"]}, {}, None, "2024-05-06", 2**60, [{"x": 2}, None])
 TIES = [
@@ -377,6 +434,13 @@ LOADS: dict[str, tuple[Sequence[str], dict[str, Any], dict[str, Any]]] = {
     "orders that are decimals": ([OPS, *ORDERED], {"key": ["id"], "numbers": "decimal", **BY}, {}),
     "orders that are texts": (TEXT_ORDERED, {"key": ["id"], "sequence_by": "at"}, {}),
     "times": (TIMES, {"key": ["id"], "sequence_by": "at", "detect_dates": True}, {}),
+    "orders of several fields": (SEVERAL, {"key": ["id"], **BY, "sequence_by": ["at", "s.lsn"]}, {}),
+    "history of several fields": (SEVERAL, {"key": ["id"], "history": True, **BY, "sequence_by": ["s.lsn", "at"]}, {}),
+    "partial records of several fields": (
+        SEVERAL,
+        {"key": ["id"], "missing": "keep", **BY, "sequence_by": ["at", "s.lsn"]},
+        {},
+    ),
     "partial records": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", **BY}, {}),
     "partial records that split": ([OPS, *PARTIAL], {"key": ["id"], "missing": "keep", "evolve": "split", **BY}, {}),
     "ties": (TIES, {"key": ["id"], **BY}, {}),
@@ -408,11 +472,13 @@ PROVED_ON_SPARK = (
     "without an order",
     "history of ties",
     "orders that are doubles",
+    "history of several fields",
+    "orders of several fields",
 )
 """The loads whose proof is compared, too, and that go to Iceberg tables."""
 
 
-QUICK: tuple[str, ...] = ("keys", "partial records that split", "history of ties")
+QUICK: tuple[str, ...] = ("keys", "partial records that split", "history of ties", "history of several fields")
 QUICK += (
     ("ties", "nested keys", "without an order", "orders that are doubles", "history in a partition")
     if TRIES_ALL

@@ -9,22 +9,22 @@ Source: docs/guide/keys.md#history
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.key_columns import values_of_order
+from widen.changes.key_columns import split_sequences, values_of_order
 from widen.changes.keyed_files import NewRows, Places, count_true
 from widen.errors import SequenceRepeated
-from widen.evolution.key_rules import KeyCounts, KeyRules, find_places
-from widen.files.arrow_types import count_up, one_array
+from widen.evolution.key_rules import KeyCounts, KeyRules, find_order, find_places, format_paths
+from widen.files.arrow_types import count_up, one_array, to_arrow
 from widen.files.data_reader import FileScan
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
-from widen.model.column_path import format_path
-from widen.model.types import BOOLEAN, StructType
+from widen.model.column_path import Path
+from widen.model.types import BOOLEAN, Field, StructType
 from widen.schema.source_metadata import source_key
 
 _BATCH, _TABLE, _REMEMBERED = range(3)
@@ -147,7 +147,6 @@ def _ensure_no_ties(ordered: pa.Table, rules: KeyRules) -> None:
 
     Of rows that are replaced as a whole, only the newest moment of each key counts.
     """
-    assert rules.sequence_by is not None
     extremes = [(name, which) for name in ("is_delete", "content") for which in ("min", "max")]
     moments = ordered.group_by("moment").aggregate([*extremes, ("side", "min"), ("key", "min")])
     is_mixed = pc.not_equal(moments["is_delete_min"], moments["is_delete_max"])
@@ -158,7 +157,7 @@ def _ensure_no_ties(ordered: pa.Table, rules: KeyRules) -> None:
         is_tie = pc.and_(is_tie, pc.is_in(moments["moment"], value_set=one_array(newest)))
     ties = moments.filter(is_tie)
     if len(ties):
-        raise SequenceRepeated(count=len(pc.unique(ties["key_min"])), sequence_by=format_path(rules.sequence_by))
+        raise SequenceRepeated(count=len(pc.unique(ties["key_min"])), sequence_by=format_paths(rules.sequence_by))
 
 
 def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open: pa.Array) -> Versions:
@@ -226,6 +225,7 @@ class VersionRows:
     start: pa.Array
     end: pa.Array
     schema: StructType
+    rules: KeyRules
 
     def to_new_rows(self, scan: FileScan) -> NewRows:
         """Return how the rows are read.
@@ -251,7 +251,8 @@ class VersionRows:
                     yield self._with_times(found.filter(at.is_valid()), chosen["start"], chosen["end"])
 
     def _with_times(self, rows: pa.Table, start: pa.Array, end: pa.Array) -> pa.Table:
-        values = {**columns_of_order(self.schema, VALID_FROM, start), **columns_of_order(self.schema, VALID_TO, end)}
+        values = columns_of_order(self.schema, self.rules.times(VALID_FROM), start)
+        values |= columns_of_order(self.schema, self.rules.times(VALID_TO), end)
         flags = [field.name for field in self.schema if source_key(field) == IS_CURRENT and field.type == BOOLEAN]
         values |= {name: end.is_null() for name in flags[:1]}
         for at, field in enumerate(self.schema):
@@ -260,13 +261,35 @@ class VersionRows:
         return rows
 
 
-def columns_of_order(schema: StructType, name: str, orders: pa.Array) -> dict[str, pa.Array]:
-    """Return the columns of a field with a sequence as its value, in the first column that holds it exactly."""
-    values: dict[str, pa.Array] = {}
-    is_left = pa.repeat(pa.scalar(True), len(orders))
-    for data_type, place in find_places(schema, (name,)):
-        value = values_of_order(pc.if_else(is_left, orders, pa.scalar(None, orders.type)), data_type)
-        if value is not None:
-            values[place[0]] = value
-            is_left = pc.and_(is_left, value.is_null())
-    return values
+def columns_of_order(schema: StructType, paths: Sequence[Path], orders: pa.Array) -> dict[str, pa.Array]:
+    """Return the columns of the fields of a sequence with its values, each in the first column that holds it exactly.
+
+    Args:
+        paths: One field, or several in one record.
+    """
+    parts = [orders]
+    if len(paths) > 1:
+        parts = split_sequences(orders, [find_order(schema, path)[0] for path in paths])
+    values: dict[Path, pa.Array] = {}
+    for path, part in zip(paths, parts, strict=True):
+        is_left = pa.repeat(pa.scalar(True), len(part))
+        for data_type, place in find_places(schema, path):
+            value = values_of_order(pc.if_else(is_left, part, pa.scalar(None, part.type)), data_type)
+            if value is not None:
+                values[place] = value
+                is_left = pc.and_(is_left, value.is_null())
+    if len(paths) == 1:
+        return {place[0]: value for place, value in values.items()}
+    records = {place[0] for place in values}
+    return {each.name: _to_record(each, (each.name,), values, orders) for each in schema if each.name in records}
+
+
+def _to_record(field: Field, place: Path, values: Mapping[Path, pa.Array], orders: pa.Array) -> pa.Array:
+    """Return the column of a record, null without a sequence."""
+    data_type = to_arrow(field.type)
+    if place in values:
+        return values[place].cast(data_type)
+    if not isinstance(field.type, StructType):
+        return pa.nulls(len(orders), data_type)
+    inner = [_to_record(each, (*place, each.name), values, orders) for each in field.type]
+    return pa.StructArray.from_arrays(inner, fields=list(data_type), mask=orders.is_null())

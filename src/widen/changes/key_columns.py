@@ -160,8 +160,15 @@ class OrderColumns:
     others: tuple[Path, ...] = ()
 
     @staticmethod
-    def of(schema: StructType, path: Path) -> OrderColumns | None:
-        """Return the columns of a field; None if its values cannot be ordered."""
+    def of(schema: StructType, paths: Sequence[Path]) -> OrderColumns | None:
+        """Return the columns of the fields of a sequence; None if there are none, or one that cannot be ordered."""
+        found = [order for path in paths if (order := OrderColumns._of_field(schema, path)) is not None]
+        if len(found) < len(paths) or not found:
+            return None
+        return found[0] if len(found) == 1 else CombinedOrder((), (), tuple(found))
+
+    @staticmethod
+    def _of_field(schema: StructType, path: Path) -> OrderColumns | None:
         family, columns = find_order(schema, path)
         if family is None:
             return None
@@ -220,6 +227,78 @@ class OrderColumns:
     def find_missing(self, rows: pa.Table) -> pa.Array:
         """Return which rows have no order."""
         return one_array(self._read(rows).is_null())
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedOrder(OrderColumns):
+    """The columns of several fields, as one text that sorts like their values; see `sequence_text`.
+
+    Args:
+        parts: The columns of each field.
+    """
+
+    parts: tuple[OrderColumns, ...] = ()
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        return tuple(place for each in self.parts for place in each.places)
+
+    @property
+    def data_type(self) -> DataType:
+        return STRING
+
+    def read(self, rows: pa.Table) -> pa.ChunkedArray:
+        return self._join(rows, [each.read(rows) for each in self.parts])
+
+    def _read(self, rows: pa.Table) -> pa.ChunkedArray:
+        return self._join(rows, [each._read(rows) for each in self.parts])
+
+    def _join(self, rows: pa.Table, values: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+        if not len(rows):
+            return pa.chunked_array([], pa.string())
+        parts = zip(self.parts, map(one_array, values), strict=True)
+        texts = [_sequence_text(part.comparable(each)) for part, each in parts]
+        return pa.chunked_array([pc.binary_join_element_wise(*texts, "")], pa.string())
+
+
+# A sequence of several fields is one text. A number or a time is its sign, and 38 digits: those of its negative, each
+# subtracted from 9, if it is below zero. A text ends with two zero bytes, and one that it has itself gets a 1 after it.
+
+
+_DIGITS, _SCALED = pa.decimal256(60, 18), pa.decimal256(60, 0)
+_MOST_DIGITS = pa.scalar(Decimal(10**38 - 1), _SCALED)
+
+
+def _sequence_text(values: pa.Array) -> pa.Array:
+    """Return the texts or the numbers of one field as parts of the text of a sequence."""
+    if values.type == pa.string():
+        escaped = pc.replace_substring(values, "\0", "\0\1")
+        return pc.binary_join_element_wise(escaped, "\0\0", "")
+    numbers = values.cast(_DIGITS).view(_SCALED)
+    is_negative = pc.less(numbers, pa.scalar(Decimal(0), _SCALED))
+    digits = pc.if_else(is_negative, pc.add(numbers, _MOST_DIGITS).cast(_SCALED), numbers).cast(pa.string())
+    return pc.binary_join_element_wise(pc.if_else(is_negative, "0", "1"), pc.utf8_lpad(digits, 38, "0"), "")
+
+
+def split_sequences(texts: pa.Array, families: Sequence[str | None]) -> list[pa.Array]:
+    """Return the values of each field of the texts of sequences, as `OrderColumns.comparable` does.
+
+    Args:
+        families: Whether the fields are ordered as numbers, times or texts.
+    """
+    parts: list[pa.Array] = []
+    for family in families:
+        if family == "text":
+            pieces = pc.split_pattern(texts, "\0\0", max_splits=1)
+            part, texts = (pc.list_element(pieces, at) for at in range(2))
+            parts.append(pc.replace_substring(part, "\0\1", "\0"))
+            continue
+        is_negative = pc.starts_with(texts, "0")
+        digits = pc.utf8_slice_codeunits(texts, 1, 39).cast(_SCALED)
+        numbers = pc.if_else(is_negative, pc.subtract(digits, _MOST_DIGITS).cast(_SCALED), digits)
+        parts.append(numbers.view(_DIGITS).cast(to_arrow(WIDE)))
+        texts = pc.utf8_slice_codeunits(texts, 39)
+    return parts
 
 
 # Values as the texts and numbers of `widen.changes.key_expressions`.
@@ -452,6 +531,5 @@ def _at(row: Mapping[str, Any], place: Path) -> Any:
 def key_condition(schema: StructType, rules: KeyRules) -> KeyCondition:
     """Return the condition that records have a key and a sequence; call `ensure_rules_apply` before."""
     keys = [each for each in map(partial(KeyColumns.of, schema), rules.key) if each is not None]
-    order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
-    no_order = "" if rules.sequence_by is None else explain_no_order(rules.sequence_by)
+    order, no_order = OrderColumns.of(schema, rules.sequence_by), explain_no_order(rules.sequence_by)
     return KeyCondition(tuple(keys), order, (explain_no_key(rules.key), no_order))

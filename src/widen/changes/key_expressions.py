@@ -31,11 +31,12 @@ from widen.evolution.key_rules import (
     explain_no_order,
     find_order,
     find_places,
+    format_paths,
     order_family,
 )
 from widen.evolution.unify import EXACT_JSON
 from widen.frames.table_writers import WrittenFile
-from widen.model.column_path import Path, format_path
+from widen.model.column_path import Path
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -143,15 +144,21 @@ def key_text(schema: StructType, rules: KeyRules) -> Column | None:
     return F.when(~any_null, F.to_json(F.array(*texts)))
 
 
-def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
+def sequence(schema: StructType, paths: Sequence[Path]) -> tuple[Column, Column]:
     """Return the sequence of a row as a number, or as a text; both null if the row has no sequence.
 
-    Numbers and times are ordered by value, texts by their bytes; `find_order` says which it is.
+    Numbers and times are ordered by value, texts by their bytes; `find_order` says which it is. The values of several
+    fields are one text that sorts like them; see `widen.changes.key_columns.CombinedOrder`.
+
+    Args:
+        paths: The fields of the sequence.
     """
     nothing = F.lit(None).cast(_WIDE), F.lit(None).cast("string")
-    if rules.sequence_by is None:
+    if len(paths) > 1:
+        return nothing[0], F.concat(*(_part_text(schema, path) for path in paths))
+    if not paths:
         return nothing
-    family, places = find_order(schema, rules.sequence_by)
+    family, places = find_order(schema, paths[0])
     same = [(_column_at(place), data_type) for data_type, place in places if order_family(data_type) == family]
     if family == "text":
         others = [_column_at(place).isNull() for place in beside_texts(places)]
@@ -161,6 +168,47 @@ def sequence(schema: StructType, rules: KeyRules) -> tuple[Column, Column]:
     if family is None:
         return nothing
     return F.coalesce(*(order_number(column, data_type) for column, data_type in same)), nothing[1]
+
+
+_ZERO, _ESCAPED, _END = "\0", "\0\1", "\0\0"
+_TO_NINE = ("0123456789", "9876543210")
+
+
+def _part_text(schema: StructType, path: Path) -> Column:
+    """Return the value of a field as a part of the text of a sequence."""
+    number, text = sequence(schema, (path,))
+    if find_order(schema, path)[0] == "text":
+        return F.concat(F.replace(text, F.lit(_ZERO), F.lit(_ESCAPED)), F.lit(_END))
+    digits = F.regexp_replace(F.format_number(F.abs(number), _SCALE), "[,.]", "")
+    digits = F.lpad(digits, 38, "0")
+    # Compared with a decimal, the smallest ones would be rounded to zero.
+    is_negative = number.cast("double") < 0
+    return F.when(is_negative, F.concat(F.lit("0"), F.translate(digits, *_TO_NINE))).otherwise(
+        F.concat(F.lit("1"), digits)
+    )
+
+
+def split_sequence(text: Column, families: Sequence[str | None]) -> list[tuple[Column, Column]]:
+    """Return the number and the text of each field of the text of a sequence.
+
+    Args:
+        families: Whether the fields are ordered as numbers, times or texts.
+    """
+    parts: list[tuple[Column, Column]] = []
+    for family in families:
+        if family == "text":
+            end = F.instr(text, _END)
+            part = F.replace(F.substring(text, F.lit(1), end - 1), F.lit(_ESCAPED), F.lit(_ZERO))
+            parts.append((F.lit(None).cast(_WIDE), part))
+            text = F.substring(text, end + 2, F.length(text))
+            continue
+        digits, is_negative = F.substring(text, 2, 38), F.substring(text, 1, 1) == "0"
+        digits = F.when(is_negative, F.translate(digits, *_TO_NINE)).otherwise(digits)
+        sign, point = F.when(is_negative, "-").otherwise(""), F.lit(".")
+        number = F.concat(sign, F.substring(digits, 1, 20), point, F.substring(digits, 21, _SCALE))
+        parts.append((number.cast(_WIDE), F.lit(None).cast("string")))
+        text = F.substring(text, F.lit(40), F.length(text))
+    return parts
 
 
 def order_number(column: Column, data_type: DataType) -> Column:
@@ -187,9 +235,9 @@ def broken_rule(schema: StructType, rules: KeyRules) -> Column | None:
     if text is None:
         return None
     reason = F.when(text.isNull(), explain_no_key(rules.key))
-    if rules.sequence_by is None:
+    if not rules.sequence_by:
         return reason
-    number, words = sequence(schema, rules)
+    number, words = sequence(schema, rules.sequence_by)
     return reason.when(number.isNull() & words.isNull(), explain_no_order(rules.sequence_by))
 
 
@@ -207,7 +255,7 @@ def with_order(rows: DataFrame, schema: StructType, rules: KeyRules, *, deletes:
     """
     text = key_text(schema, rules)
     assert text is not None
-    number, words = sequence(schema, rules)
+    number, words = sequence(schema, rules.sequence_by)
     is_delete, condition = F.lit(deletes), rules.deletes(schema)
     if condition is not None:
         is_delete = F.coalesce(F.expr(condition).cast("boolean"), F.lit(False))
@@ -322,8 +370,7 @@ def ensure_no_equal_sequences(
     with translate_spark_errors():
         count = by_key.where("tie").count()
     if count:
-        assert rules.sequence_by is not None
-        raise SequenceRepeated(count=count, sequence_by=format_path(rules.sequence_by))
+        raise SequenceRepeated(count=count, sequence_by=format_paths(rules.sequence_by))
 
 
 def decide(newest: DataFrame, old: DataFrame | None, deleted: DataFrame | None, rules: KeyRules) -> DataFrame:

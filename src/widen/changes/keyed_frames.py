@@ -22,6 +22,7 @@ from widen.changes.key_expressions import (
     order_number,
     rows_of_keys,
     sequence,
+    split_sequence,
     with_action,
 )
 from widen.evolution.key_rules import (
@@ -37,6 +38,7 @@ from widen.evolution.key_rules import (
     UPDATE,
     KeyCounts,
     KeyRules,
+    find_order,
     unchanged_column,
 )
 from widen.json.document import InvalidJson, document_to_json, parse_document
@@ -106,7 +108,7 @@ def match_text(schema: StructType, rules: KeyRules) -> Column | None:
         None if the table has no column for the key.
     """
     text = key_text(schema, rules)
-    return text if text is None or not rules.history else _version_text(text, *sequence(schema, rules))
+    return text if text is None or not rules.history else _version_text(text, *sequence(schema, rules.sequence_by))
 
 
 def _version_text(key: Column, number: Column, text: Column) -> Column:
@@ -516,7 +518,7 @@ def _versions(
         .when(is_delete, F.when(F.col("__widen_after_version"), DELETE).otherwise(DELETE_UNKNOWN))
         .otherwise(F.when(~F.col(_HAD_ROW) & F.col("__widen_is_newest"), INSERT).otherwise(UPDATE))
     )
-    until = sequence(schema, KeyRules(rules.key, (VALID_TO,)))
+    until = sequence(schema, rules.times(VALID_TO))
     was = F.struct(until[0].alias(NUMBER), until[1].alias(TEXT))
     is_closed = until[0].isNotNull() | until[1].isNotNull()
     found, kept, is_changed = _with_kept(found, schema, rules)
@@ -525,8 +527,8 @@ def _versions(
     changes = is_winner & ~is_delete & (is_batch | is_moved | (F.col("__widen_rows") > 1))
     removes = (side == _TABLE) & (~is_winner | is_moved)
     found = found.withColumns({_ACTION: action, _WRITES: changes, _REMOVES: removes})
-    values = order_values(schema, VALID_TO, next_one.getField(NUMBER), next_one.getField(TEXT))
-    values |= order_values(schema, VALID_FROM, F.col(NUMBER), F.col(TEXT))
+    values = order_values(schema, rules.times(VALID_TO), next_one.getField(NUMBER), next_one.getField(TEXT))
+    values |= order_values(schema, rules.times(VALID_FROM), F.col(NUMBER), F.col(TEXT))
     flags = [field.name for field in schema if source_key(field) == IS_CURRENT and field.type == BOOLEAN]
     values |= {name: next_one.isNull() for name in flags[:1]}
     values |= kept
@@ -587,21 +589,45 @@ def _version_change(events: DataFrame, schema: StructType) -> KeyedChange:
     )
 
 
-def order_values(schema: StructType, name: str, number: Column, text: Column) -> dict[str, Column]:
-    """Return the columns of a field with a sequence as its value, in the first column that holds it exactly."""
-    values: dict[str, Column] = {}
-    is_left = F.lit(True)
-    for _, data_type, place in find_columns(schema, (name,)):
-        value = text if data_type == STRING else _from_number(number, data_type)
-        if value is None:
-            continue
-        fits = value.isNotNull()
-        if data_type != STRING:
-            fits &= order_number(value, data_type) == number
-        fits = F.coalesce(fits, F.lit(False))
-        values[place[0]] = F.when(is_left & fits, value)
-        is_left &= ~fits
-    return values
+def order_values(schema: StructType, paths: Sequence[Path], number: Column, text: Column) -> dict[str, Column]:
+    """Return the columns of the fields of a sequence with its values, each in the first column that holds it exactly.
+
+    Args:
+        paths: One field, or several in one record.
+    """
+    parts = [(number, text)]
+    if len(paths) > 1:
+        parts = split_sequence(text, [find_order(schema, path)[0] for path in paths])
+    values: dict[Path, Column] = {}
+    for path, (number_of, text_of) in zip(paths, parts, strict=True):
+        is_left = F.lit(True)
+        for _, data_type, place in find_columns(schema, path):
+            value = text_of if data_type == STRING else _from_number(number_of, data_type)
+            if value is None:
+                continue
+            fits = value.isNotNull()
+            if data_type != STRING:
+                fits &= order_number(value, data_type) == number_of
+            fits = F.coalesce(fits, F.lit(False))
+            values[place] = F.when(is_left & fits, value)
+            is_left &= ~fits
+    if len(paths) == 1:
+        return {place[0]: value for place, value in values.items()}
+    records = {place[0] for place in values}
+    return {
+        each.name: F.when(text.isNotNull(), _to_record(each, (each.name,), values))
+        for each in schema
+        if each.name in records
+    }
+
+
+def _to_record(field: Field, place: Path, values: Mapping[Path, Column]) -> Column:
+    if place in values:
+        return values[place]
+    data_type = type_to_spark(field.type)
+    if not isinstance(field.type, StructType):
+        return F.lit(None).cast(data_type)
+    return F.struct(*(_to_record(each, (*place, each.name), values).alias(each.name) for each in field.type))
 
 
 _DAY_MICROS = 86_400_000_000

@@ -98,12 +98,12 @@ class LocalMerge:
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
     """Return whether the statistics of the files of a batch say that every record has its key and its sequence."""
     mode = view.configuration.mapping
-    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+    for path in rules.fields:
         columns = find_places(view.schema, path)
         if len(columns) != 1:
             return False
         data_type, place = columns[0]
-        if path == rules.sequence_by and data_type not in EXACT_ORDERS:
+        if path in rules.sequence_by and data_type not in EXACT_ORDERS:
             return False  # not every value can be ordered
         physical = to_physical_path(view.schema, place, mode)
         if place[0] in view.partition_columns:
@@ -156,9 +156,9 @@ def decide_here(
         # Only Spark decides which values a version keeps from the version before it.
         if rules.history and batch.unchanged is not None:
             return None
-        if batch.unchanged is not None and (rules.sequence_by is None or not can_keep(plan, table)):
+        if batch.unchanged is not None and (not rules.sequence_by or not can_keep(plan, table)):
             return None
-        if rules.sequence_by is None:
+        if not rules.sequence_by:
             return decision.last_batch()
         if batch.unchanged is not None and not (rules.keeps_missing or rules.history):
             if rules.is_strict and not decision.are_ordered():
@@ -202,16 +202,16 @@ class _Plan:
 
 def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     schema = table.schema
-    if rules.keeps_missing and not (rules.sequence_by is not None and can_merge(schema)):
+    if rules.keeps_missing and not (rules.sequence_by and can_merge(schema)):
         return None
     if rules.keeps_missing and any(find_default(field) is not None for field in schema):
         return None  # Spark evaluates the defaults that a new row takes
     if not (rules.is_plain or table.can_write_rows):
         return None
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
-    order = None if rules.sequence_by is None else OrderColumns.of(schema, rules.sequence_by)
-    until = OrderColumns.of(schema, (VALID_TO,)) if rules.history else None
-    if len(keys) < len(rules.key) or (order is None and rules.sequence_by is not None):
+    order = OrderColumns.of(schema, rules.sequence_by)
+    until = OrderColumns.of(schema, rules.times(VALID_TO)) if rules.history else None
+    if len(keys) < len(rules.key) or (order is None and rules.sequence_by):
         return None
     if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
         return None
@@ -577,7 +577,8 @@ class _Decision:
         new = None
         if len(versions.rows):
             start, end = distinct.take(versions.starts), distinct.take(versions.ends)
-            new = VersionRows(places(versions.rows), start, end, self._table.schema).to_new_rows(plan.whole)
+            rows = VersionRows(places(versions.rows), start, end, self._table.schema, plan.rules)
+            new = rows.to_new_rows(plan.whole)
         gone = self._to_list(versions.gone) if len(versions.gone) else None
         return LocalMerge(versions.counts, losers, removed, gone, searched, new)
 

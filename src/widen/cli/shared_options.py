@@ -332,7 +332,8 @@ def _option_type(name: str, kind: Any, option: Option) -> Any:
     """Return the type of an option of the command line, from the type of the argument."""
     kinds = get_args(kind) or (kind,)
     other: Any = str if isinstance(kind, ForwardRef) else list[str]
-    value = next((each for each in (str, bool, int, float) if each in kinds), other)
+    scalar = next((each for each in (str, bool, int, float) if each in kinds), other)
+    value = list[str] if any(get_origin(each) is Sequence for each in kinds) else scalar
     if option.choices:
         value = _EnumType(name, {each.upper(): each for each in option.choices}, type=str)
     is_shown = option.default not in (None, False)

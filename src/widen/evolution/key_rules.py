@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -70,7 +71,8 @@ class KeyRules:
 
     Args:
         key: The fields that identify a row.
-        sequence_by: The field that tells which of two records of a key is newer; without it, the last batch wins.
+        sequence_by: The fields that tell which of two records of a key is newer: the first one, then the next where
+            it is equal. Without any, the last batch wins.
         delete_when: The condition of records that delete the row of their key, in Spark SQL over the fields of the
             source, or the columns of the table; see `deletes`.
         keeps_missing: Whether fields that a record lacks keep the values that the row has; else they become null.
@@ -83,7 +85,7 @@ class KeyRules:
     """
 
     key: tuple[Path, ...]
-    sequence_by: Path | None = None
+    sequence_by: tuple[Path, ...] = ()
     delete_when: str | None = None
     keeps_missing: bool = False
     history: bool = False
@@ -92,12 +94,12 @@ class KeyRules:
     excluded: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
-        order = None if self.sequence_by is None else format_path(self.sequence_by)
+        order = format_paths(self.sequence_by)
         newest = f", the newest by {order}" if order else ", the last batch wins"
         rows = f"every version by {order} of" if self.history else "one row for"
         deletes = f", deleted when {self.delete_when}" if self.delete_when else ""
         missing = ", missing fields are kept" if self.keeps_missing else ""
-        names = ", ".join(map(format_path, self.key))
+        names = format_paths(self.key)
         return f"{rows} each {names}{'' if self.history else newest}{deletes}{missing}"
 
     @property
@@ -109,6 +111,15 @@ class KeyRules:
         """Tell whether rows have the same keys and the same order."""
         return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
 
+    @property
+    def fields(self) -> tuple[Path, ...]:
+        """The fields that every record must have: the key and the sequence."""
+        return (*self.key, *self.sequence_by)
+
+    def times(self, name: str) -> tuple[Path, ...]:
+        """Return where a version has a sequence, in the field `VALID_FROM` or `VALID_TO`."""
+        return ((name,),) if len(self.sequence_by) == 1 else tuple((name, *path) for path in self.sequence_by)
+
     def spelled_as(self, schema: StructType | None) -> KeyRules:
         """Return the rules with the fields as the records of a table spell them; callers may write them in any case.
 
@@ -119,14 +130,14 @@ class KeyRules:
         """
         if schema is None:
             return self
-        order = None if self.sequence_by is None else _spell(schema, self.sequence_by)
-        return replace(self, key=tuple(_spell(schema, path) for path in self.key), sequence_by=order)
+        key, order = (tuple(_spell(schema, path) for path in paths) for paths in (self.key, self.sequence_by))
+        return replace(self, key=key, sequence_by=order)
 
     def spelled_like(self, other: KeyRules) -> KeyRules:
         """Return the rules with the fields as other rules spell them, which may be in another case."""
-        spelled = {fold_path(path): path for path in (*other.key, *([other.sequence_by] if other.sequence_by else []))}
-        key = tuple(spelled.get(fold_path(path), path) for path in self.key)
-        order = self.sequence_by and spelled.get(fold_path(self.sequence_by), self.sequence_by)
+        spelled = {fold_path(path): path for path in other.fields}
+        fields = (self.key, self.sequence_by)
+        key, order = (tuple(spelled.get(fold_path(path), path) for path in paths) for paths in fields)
         return replace(self, key=key, sequence_by=order)
 
     def deletes(self, schema: StructType) -> str | None:
@@ -166,9 +177,10 @@ class KeyRules:
 
     def to_property(self) -> str:
         """Return the rules as the table records them."""
+        order = list(map(format_path, self.sequence_by))
         value = {
             "key": list(map(format_path, self.key)),
-            "sequenceBy": None if self.sequence_by is None else format_path(self.sequence_by),
+            "sequenceBy": order[0] if len(order) == 1 else order or None,
             "deleteWhen": self.delete_when,
             "missing": "keep" if self.keeps_missing else None,
             "history": self.history or None,
@@ -234,7 +246,7 @@ def _find_field(fields: Sequence[Field], name: str) -> Field | None:
 
 def parse_key_rules(
     key: Sequence[str],
-    sequence_by: str | None = None,
+    sequence_by: str | Sequence[str] | None = None,
     delete_when: str | None = None,
     missing: str | None = None,
     history: bool | None = None,
@@ -251,18 +263,30 @@ def parse_key_rules(
         raise InvalidOption(option="key", value=list(key), expected="Must name each field once.")
     if delete_when is not None and not delete_when.strip():
         raise InvalidOption(option="delete_when", value=delete_when, expected="Must be a condition in Spark SQL.")
-    sequence = None if sequence_by is None else parse_source("sequence_by", sequence_by)
-    if sequence in paths:
-        raise InvalidOption(option="sequence_by", value=sequence_by, expected="Must not be one of the keys.")
+    sequence = _parse_sequence(sequence_by, paths)
     if missing not in (None, "null", "keep"):
         raise InvalidOption(option="missing", value=missing, expected="Must be null or keep.")
-    if history and sequence is None:
+    if history and not sequence:
         expected = "Needs sequence_by, which says from when to when a version is valid."
         raise InvalidOption(option="history", value=True, expected=expected)
     if history and missing == "keep":
         expected = "With a history, every version must be a whole row."
         raise OptionConflict(option="history", other_option="missing='keep'", expected=expected)
     return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
+
+
+def _parse_sequence(given: str | Sequence[str] | None, key: Sequence[Path]) -> tuple[Path, ...]:
+    names: Sequence[str] = () if given is None else [given] if isinstance(given, str) else given
+    paths = tuple(parse_source("sequence_by", each) for each in names)
+    folded = list(map(fold_path, paths))
+    if given is not None and not paths:
+        raise InvalidOption(option="sequence_by", value=given, expected="Must name at least one field.")
+    if {*paths} & {*key}:
+        raise InvalidOption(option="sequence_by", value=given, expected="Must not be one of the keys.")
+    if any(one == other[: len(one)] for one, other in permutations(folded, 2)):
+        expected = "Must name each field once, and no field inside of another one."
+        raise InvalidOption(option="sequence_by", value=given, expected=expected)
+    return paths
 
 
 def match_recorded_keys(
@@ -310,9 +334,7 @@ def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
         return policy
     condition = rules.delete_when or "" if rules.excluded else ""
     policy = replace(policy, keeps_corrupt=False, deletes_by=rules.excluded, delete_when=condition)
-    if not rules.history or rules.sequence_by is None:
-        return policy
-    return with_history(policy, rules.sequence_by)
+    return with_history(policy, rules.sequence_by) if rules.history else policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,16 +465,21 @@ def order_family(data_type: DataType) -> str | None:
     return "text" if data_type == STRING else None
 
 
+def format_paths(paths: Iterable[Path]) -> str:
+    """Return fields as a list for people."""
+    return ", ".join(map(format_path, paths))
+
+
 def explain_no_key(key: Iterable[Path]) -> str:
     """Return why a record without a key is refused."""
-    return f"the key {', '.join(map(format_path, key))} is missing, null or not a scalar"
+    return f"the key {format_paths(key)} is missing, null or not a scalar"
 
 
-def explain_no_order(path: Path) -> str:
+def explain_no_order(paths: Sequence[Path]) -> str:
     """Return why a record without an order is refused."""
-    if path == (POSITION,):
+    if tuple(paths) == ((POSITION,),):
         return f"the event has no position: the fields of its source that order it are missing or null. {_NAME_ORDER}"
-    return f"{format_path(path)} has no value that tells which record is newer"
+    return f"{' or '.join(map(format_path, paths))} has no value that tells which record is newer"
 
 
 def explain_no_position(schema: StructType) -> str:
@@ -494,15 +521,19 @@ def ensure_rules_apply(schema: StructType, rules: KeyRules) -> None:
                     f" Name each field of a key on its own: {' '.join(f'--key {name}' for name in each)}, key={each}."
                 )
             raise InvalidOption(option="key", value=format_path(path), expected=expected)
-    if rules.sequence_by is not None:
-        family, places = find_order(schema, rules.sequence_by)
+    for path in rules.sequence_by:
+        family, places = find_order(schema, path)
         if family is not None:
-            return
-        if rules.sequence_by == (POSITION,):
+            continue
+        if rules.sequence_by == ((POSITION,),):
             raise OptionMissing(option="sequence_by", expected=f"{explain_no_position(schema)} {_NAME_ORDER}")
         if places:
             expected = f"Must be a number, a time or a string; the first column of the field is {places[0][0].sql}."
-        raise InvalidOption(option="sequence_by", value=format_path(rules.sequence_by), expected=expected)
+        elif "," in path[0]:
+            each = [name.strip() for name in path[0].split(",")]
+            flags = " ".join(f"--sequence-by {name}" for name in each)
+            expected += f" Name each field of a sequence on its own: {flags}, sequence_by={each}."
+        raise InvalidOption(option="sequence_by", value=format_path(path), expected=expected)
 
 
 def ensure_condition_applies(rules: KeyRules, schema: StructType, observed: Observation) -> None:

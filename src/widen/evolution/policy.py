@@ -201,7 +201,7 @@ class Policy:
         keeps_corrupt: Whether the table holds the texts that are not records; a load by key quarantines them.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         envelope: What the documents of the source are, if they are not the records themselves.
-        history: The field that orders the versions of a row, for a table that keeps them.
+        history: The fields that order the versions of a row, for a table that keeps them.
         deletes_by: The excluded fields that say, in a load by key, whether a record deletes; see `KeyRules.excluded`.
         delete_when: The condition of deletions with such fields.
         names: When two names mean one field; None if neither the caller nor an earlier load has said it.
@@ -232,7 +232,7 @@ class Policy:
     max_record_bytes: int = MAX_RECORD_BYTES
     enables_widening: bool = False
     envelope: Envelope | None = None
-    history: Path | None = None
+    history: tuple[Path, ...] = ()
     deletes_by: tuple[Path, ...] = ()
     delete_when: str = ""
     names: Names | None = None
@@ -351,16 +351,15 @@ def read_names(policy: Policy, properties: Mapping[str, str]) -> Policy:
     return policy if policy.names is not None or known is None else replace(policy, names=Names(known))
 
 
-def with_history(policy: Policy, order: Path) -> Policy:
-    """Return a policy for a table with history: the times of a version are read like the field that orders them."""
-    times = ((VALID_FROM,), (VALID_TO,))
+def with_history(policy: Policy, order: tuple[Path, ...]) -> Policy:
+    """Return a policy for a table with history: the times of a version are read like the fields that order them."""
     pins, units = dict(policy.pins), dict(policy.epoch_units)
-    for each in times:
-        pins |= {each: pins[order]} if order in pins else {}
-        units |= {each: units[order]} if order in units else {}
-    dated, local = (
-        fields.union(times) if order in fields else fields for fields in (policy.date_fields, policy.local_time_fields)
-    )
+    dated, local = policy.date_fields, policy.local_time_fields
+    for path in order:
+        times = [(name, *(path if len(order) > 1 else ())) for name in (VALID_FROM, VALID_TO)]
+        pins |= {each: pins[path] for each in times if path in pins}
+        units |= {each: units[path] for each in times if path in units}
+        dated, local = (fields.union(times) if path in fields else fields for fields in (dated, local))
     return replace(policy, history=order, pins=pins, epoch_units=units, date_fields=dated, local_time_fields=local)
 
 

@@ -288,12 +288,14 @@ class KeyOptions(TypedDict, total=False):
         "compared by kind and value. Records without a key go to the quarantine.",
         metavar="FIELD",
         help="A field that identifies a row: records replace the row of their key; can be repeated.")]
-    sequence_by: Annotated[str | None, Option(
+    sequence_by: Annotated[str | Sequence[str] | None, Option(
         "With ``key``, the field that says which record of a key is newest: a number, a time or a string. Older "
-        "records change nothing, even if they arrive later. Without it, the last batch wins, and a batch with two "
-        "different records of a key is refused.",
+        "records change nothing, even if they arrive later. Several fields are compared one after the other: "
+        '``["ts", "lsn"]``. Without it, the last batch wins, and a batch with two different records of a key is '
+        "refused.",
         metavar="FIELD",
-        help="The field that says which record of a --key is the newest; by default the last batch wins.")]
+        help="The field that says which record of a --key is the newest; can be repeated, then the next field counts "
+        "where the first is equal. By default the last batch wins.")]
     delete_when: Annotated[str | None, Option(
         "With ``key``, the condition for records that delete the row of their key, in Spark SQL over the columns "
         "of the table, e.g. ``\"op = 'd'\"``.",

@@ -72,7 +72,8 @@ def _values_text(kind: Any, option: Option) -> str:
 
 SETTINGS: Mapping[str, str] = {
     **{name: _values_text(*each) for name, each in declared(PolicyOptions).items() if name != "config"},
-    "keys": "a table with key (a list of fields), sequence_by, delete_when, missing (null or keep) and history",
+    "keys": "a table with key (a list of fields), sequence_by (a field or a list), delete_when, missing (null or keep) "
+    "and history",
 }
 """The settings of a file, and their values."""
 
@@ -482,7 +483,7 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     has_unchanged = policy.envelope is not None and bool(policy.envelope.unavailable)
     rules = replace(rules, has_unchanged=has_unchanged)
     hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
-    for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+    for path in rules.fields:
         if _is_in(path, hidden):
             option = "key" if path in rules.key else "sequence_by"
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
@@ -524,7 +525,7 @@ def _to_sql(operation: Operation) -> str:
 
 
 _KEY_OPTIONS = tuple(declared(KeyOptions))
-_KEY_TYPES: Mapping[str, type] = {"key": list, "history": bool}
+_KEY_TYPES: Mapping[str, Any] = {"key": list, "sequence_by": (str, list), "history": bool}
 
 
 def _parse_key_table(given: _PolicySource) -> dict[str, Any]:

@@ -237,7 +237,7 @@ class RowBuilder:
     @property
     def takes_columns(self) -> bool:
         """Whether records of scalars may become columns without their texts."""
-        is_plain = not self.has_own_columns and self._policy.history is None
+        is_plain = not self.has_own_columns and not self._policy.history
         return is_plain and not (self._search_budgets or self._refused)
 
     @property
@@ -359,8 +359,8 @@ class RowBuilder:
 
     def _with_version_prefixes(self, texts: Sequence[bytes]) -> Sequence[bytes]:
         """Return texts whose records begin with the fields of a version; the merge by key fills them."""
-        path = self._policy.history
-        return texts if path is None else [_with_prefix(text, _version_prefix(text, path)) for text in texts]
+        order = self._policy.history
+        return [_with_prefix(text, _version_prefix(text, order)) for text in texts] if order else texts
 
     def _file_prefix(self, file: str) -> bytes:
         assert self._file_fields is not None
@@ -444,7 +444,7 @@ class RowBuilder:
         allows_nan = self._policy.allows_nan
         document = parse_document(text, allows_nan=allows_nan)
         match document:
-            case dict() if self._policy.history is not None and not document.keys().isdisjoint(VERSION_FIELDS):
+            case dict() if self._policy.history and not document.keys().isdisjoint(VERSION_FIELDS):
                 name = min(document.keys() & {*VERSION_FIELDS})
                 yield from self._corrupt_row(text, at, f"it has a field {name}, which the history needs")
             case dict():
@@ -604,28 +604,48 @@ def _with_prefix(text: bytes, prefix: bytes) -> bytes:
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def _version_prefix(text: bytes, path: Path) -> bytes:
+def _version_prefix(text: bytes, order: Sequence[Path]) -> bytes:
     """Return the fields of a version, which get the kinds of values that the order has; empty without one."""
-    value: bytes | msgspec.Raw | None = text.removeprefix(BOM)
-    for name in path:
-        try:
-            value = _at(_fields(value or b"null"), name)
-        except msgspec.DecodeError:
+    found: list[msgspec.Raw] = []
+    for path in order:
+        value: bytes | msgspec.Raw | None = text.removeprefix(BOM)
+        for name in path:
+            try:
+                value = _at(_fields(value or b"null"), name)
+            except msgspec.DecodeError:
+                return b""
+        raw = bytes(value or b"null")
+        if raw == b"null" or raw[:1] in (b"{", b"["):
             return b""
-    order = bytes(value or b"null")
-    if order == b"null" or order[:1] in (b"{", b"["):
-        return b""
-    valid = b",".join(msgspec.json.encode(name) + b":" + order for name in (VALID_FROM, VALID_TO))
-    return valid + b',"' + IS_CURRENT.encode() + b'":true'
+        found.append(msgspec.Raw(raw))
+    at = _nest(order, found)
+    return msgspec.json.encode({VALID_FROM: at, VALID_TO: at, IS_CURRENT: True})[1:-1]
 
 
-def _with_version(record: dict[str, JsonDocument], path: Path | None) -> dict[str, JsonDocument]:
-    value: JsonDocument = record
-    for name in path or ():
-        value = _at(value, name) if isinstance(value, dict) else None
-    if value is None or isinstance(value, (dict, list)):
-        return record
-    return {**record, VALID_FROM: value, VALID_TO: value, IS_CURRENT: True}
+def _with_version(record: dict[str, JsonDocument], order: Sequence[Path]) -> dict[str, JsonDocument]:
+    found: list[JsonDocument] = []
+    for path in order:
+        value: JsonDocument = record
+        for name in path:
+            value = _at(value, name) if isinstance(value, dict) else None
+        if value is None or isinstance(value, (dict, list)):
+            return record
+        found.append(value)
+    at = _nest(order, found)
+    return {**record, VALID_FROM: at, VALID_TO: at, IS_CURRENT: True} if order else record
+
+
+def _nest(order: Sequence[Path], values: Sequence[Any]) -> Any:
+    """Return one value as it is, and several as a record with their paths."""
+    if len(order) == 1:
+        return values[0]
+    nested: dict[str, Any] = {}
+    for (*above, name), value in zip(order, values, strict=True):
+        level = nested
+        for each in above:
+            level = level.setdefault(each, {})
+        level[name] = value
+    return nested
 
 
 def _find(record: JsonDocument, path: Path) -> JsonDocument:

@@ -239,7 +239,8 @@ def _ensure_unnamed(source: Path, properties: Mapping[str, str]) -> None:
     named = {key: split_paths(properties.get(key, "")) for key in (HIDDEN_FIELDS, NO_STATS)}
     try:
         rules: Any = msgspec.json.decode(properties.get(KEYS, "{}"))
-        named[KEYS] = tuple(map(parse_path, (*rules.get("key", ()), *filter(None, [rules.get("sequenceBy")]))))
+        order = rules.get("sequenceBy") or ()
+        named[KEYS] = tuple(map(parse_path, (*rules.get("key", ()), *([order] if isinstance(order, str) else order))))
     except (msgspec.DecodeError, AttributeError, TypeError):
         named[KEYS] = ()
     for key, paths in named.items():

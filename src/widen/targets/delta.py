@@ -482,7 +482,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if here is not None:
             return here
         rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
-        if rules.sequence_by is None:
+        if not rules.sequence_by:
             ensure_one_record(rows)
         old = searched = None
         if snapshot is not None:

@@ -592,10 +592,10 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     def _has_every_key(self, result: BatchResult, rules: KeyRules) -> bool:
         """Return whether the metrics of the files of a batch say that every record has its key and its sequence."""
         ids, schema = [], self.schema
-        for path in (*rules.key, *([rules.sequence_by] if rules.sequence_by else [])):
+        for path in rules.fields:
             columns = find_places(schema, path)
             field = find_field(schema, columns[0][1]) if len(columns) == 1 else None
-            if field is None or (path == rules.sequence_by and field.type not in EXACT_ORDERS):
+            if field is None or (path in rules.sequence_by and field.type not in EXACT_ORDERS):
                 return False
             ids.append(field.metadata[COLUMN_ID])
         known = [file.metrics.columns.get(number) for file in _files(result) for number in ids]
@@ -640,7 +640,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if here is not None:
             return here
         rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
-        if rules.sequence_by is None:
+        if not rules.sequence_by:
             ensure_one_record(rows)
         point = ReadPoint(transaction.metadata, self.target.snapshot)
         old = searched = None

@@ -206,7 +206,7 @@ def _deletions(listing: DeletionListing | None, reader: KeyReader, table: _Table
         code = table.code_of(listed_key(each.key, len(reader.rules.key)))
         if code is not None:
             columns[_CODE].append(code)
-            columns[SEQUENCE].append(each.order)
+            columns[SEQUENCE].append(reader.listed_sequence(each))
     return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
 
 
@@ -685,7 +685,7 @@ def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:
     sizes = list(map(len, texts))
     whole = pa.concat_arrays(texts)
     values = whole
-    if reader.family != "text":
+    if reader.parts or reader.family != "text":
         try:
             values = whole.cast(pa.decimal128(38, 18))
         except pa.ArrowInvalid:  # Python compares numbers of any size

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial, reduce
@@ -268,6 +268,9 @@ def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
     return without_defaults(schema) if rules.keeps_missing else schema
 
 
+_LISTED_TEXT = re.compile("(?:[^\0]|\0\1)*")
+"""A text in the list of deleted keys, up to its end, where a sequence has several fields."""
+
 _PROOF = "__widen_proof"
 
 
@@ -309,6 +312,7 @@ class KeyReader:
     Args:
         family: Whether sequences are numbers, times or texts; empty without a sequence.
         columns: The columns of the sequence outside of arrays, which may hold a number as a time, and a time as one.
+        parts: The readers of the fields of a sequence of several.
         defaults: What a new row has where its partial records say nothing.
     """
 
@@ -316,19 +320,26 @@ class KeyReader:
     family: str
     columns: tuple[SourceColumn, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[KeyReader, ...] = ()
 
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table; the first column of the sequence decides which of the three it is."""
-        places = [] if rules.sequence_by is None else find_field_columns(schema, rules.sequence_by)
         defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
-        if rules.sequence_by is None or not places:
+        if len(rules.sequence_by) > 1:
+            single = (replace(rules, sequence_by=(path,)) for path in rules.sequence_by)
+            return KeyReader(
+                rules, "several", (), defaults, tuple(KeyReader.of(each, schema, policy) for each in single)
+            )
+        (path,) = rules.sequence_by or [()]
+        places = find_field_columns(schema, path) if path else []
+        if not places:
             return KeyReader(rules, "", (), defaults)
         kinds = [_order_kind(data_type) for data_type, _ in places]
         family = kinds[0] or next((kind for kind in ("text", "number", "time") if kind in kinds), "")
         levels = [source_columns_by_key(schema, policy)]
         columns: list[SourceColumn] = []
-        for name in rules.sequence_by:
+        for name in path:
             columns = [each for level in levels for key in _same_names(level, name) for each in level[key]]
             levels = [each.fields for each in columns if each.fields is not None]
         return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0), defaults)
@@ -341,14 +352,39 @@ class KeyReader:
 
     def sequence(self, form: Form) -> str | None:
         """Return the sequence as a text of `order`, None without a sequence."""
-        return None if self.rules.sequence_by is None else self._order_text(form, self.rules.sequence_by)
+        return self._sequence_at(form, self.rules.sequence_by)
+
+    def _sequence_at(self, form: Form, paths: Sequence[Path]) -> str | None:
+        """Return a sequence of the fields at some paths."""
+        if len(paths) < 2:
+            return self._order_text(form, paths[0]) if paths else None
+        texts = [part._order_text(form, path) for part, path in zip(self.parts, paths, strict=True)]
+        return None if None in texts else msgspec.json.encode(texts).decode()
+
+    def listed_sequence(self, deletion: Deletion) -> str | None:
+        """Return the sequence of a deletion in the list of a table, as a text of `order`."""
+        if not self.parts or deletion.text is None:
+            return deletion.order
+        rest, texts = deletion.text, []
+        for part in self.parts:
+            if part.family == "text":
+                size = len(_LISTED_TEXT.match(rest)[0])  # type: ignore[index]
+                texts.append(rest[:size].replace("\0\1", "\0"))
+                rest = rest[size + 2 :]
+                continue
+            # A negative number is what is missing to the largest one of 38 digits.
+            number = int(rest[1:39]) - (rest[0] == "0") * (10**38 - 1)
+            texts.append(f"{number}e-18")
+            rest = rest[39:]
+        return msgspec.json.encode(texts).decode()
 
     def without_times(self, form: Form) -> tuple[Form, str | None]:
         """Return a row of a table with history without the fields of its version, and its `UNTIL`."""
         if not self.rules.history or not isinstance(form, dict):
             return form, None
-        until, is_current = self._order_text(form, (VALID_TO,)), form.get(IS_CURRENT)
-        is_sound = is_current is (until is None) and self._order_text(form, (VALID_FROM,)) == self.sequence(form)
+        start, until = (self._sequence_at(form, self.rules.times(name)) for name in (VALID_FROM, VALID_TO))
+        is_open = form.get(VALID_TO) is None if self.parts else until is None
+        is_sound = form.get(IS_CURRENT) is is_open and is_open is (until is None) and start == self.sequence(form)
         rest = {name: value for name, value in form.items() if name not in VERSION_FIELDS}
         return rest, (until or "") if is_sound else BROKEN
 
@@ -426,6 +462,9 @@ class KeyReader:
         """Return a sort key for the text of a sequence; None is older than everything."""
         if sequence is None:
             return (0,)
+        if self.parts:
+            texts = msgspec.json.decode(sequence)
+            return (1, *(part.order(text) for part, text in zip(self.parts, texts, strict=True)))
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
 
 
@@ -639,7 +678,7 @@ def _deleted_rows(
             deletion = Deletion(row[LISTED_KEY], row[NUMBER], row[TEXT])
             key = listed_key(deletion.key, len(reader.rules.key))
             if is_chosen(key, limit) and (wanted is None or key in wanted):
-                yield _row(kind, **{KEY: key, SEQUENCE: deletion.order})
+                yield _row(kind, **{KEY: key, SEQUENCE: reader.listed_sequence(deletion)})
 
     return _batches(rows())
 

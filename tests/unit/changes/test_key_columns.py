@@ -83,8 +83,8 @@ def test_texts_of_several_fields_do_not_run_together() -> None:
 
 
 def test_an_order_is_a_number_or_a_text() -> None:
-    number = OrderColumns.of(columns(LONG, DOUBLE, STRING), ("k",))
-    text = OrderColumns.of(columns(STRING, LONG), ("k",))
+    number = OrderColumns.of(columns(LONG, DOUBLE, STRING), [("k",)])
+    text = OrderColumns.of(columns(STRING, LONG), [("k",)])
     assert number is not None
     assert text is not None
     values = rows(columns(LONG, DOUBLE, STRING), (3,), (None, 2.5), (None, None, "z"), (None, 1e19))
@@ -96,7 +96,7 @@ def test_an_order_is_a_number_or_a_text() -> None:
 
 def test_a_record_is_refused_for_what_it_lacks() -> None:
     fields = (*columns(LONG, STRING), Field("at", DOUBLE))
-    condition = key_condition(StructType(fields), KeyRules((("k",),), ("at",)))
+    condition = key_condition(StructType(fields), KeyRules((("k",),), (("at",),)))
     given = [{"k": 1, "at": 1.0}, {"k_1": "x", "at": 0.0}, {"at": 1.0}, {"k": 1}, {"k": 1, "at": float("nan")}]
     table = pa.Table.from_pylist(given, schema=to_arrow_schema(StructType(fields)))
     assert condition.find_broken(table).to_pylist() == [False, False, True, True, True]

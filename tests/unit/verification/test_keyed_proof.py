@@ -21,9 +21,9 @@ SCHEMA = StructType((Field("op", STRING), Field("n", LONG)))
 def test_what_only_spark_proves_is_known_before_the_load() -> None:
     key = (("id",),)
     assert find_proof_obstacle(KeyRules(key), SCHEMA) is None
-    assert find_proof_obstacle(KeyRules(key, ("n",), "op = 'd'", keeps_missing=True), SCHEMA) is None
-    assert find_proof_obstacle(KeyRules(key, ("n",), history=True), SCHEMA) is None
-    assert find_proof_obstacle(KeyRules(key, ("n",), "upper(op) = 'D'"), SCHEMA) is not None
+    assert find_proof_obstacle(KeyRules(key, (("n",),), "op = 'd'", keeps_missing=True), SCHEMA) is None
+    assert find_proof_obstacle(KeyRules(key, (("n",),), history=True), SCHEMA) is None
+    assert find_proof_obstacle(KeyRules(key, (("n",),), "upper(op) = 'D'"), SCHEMA) is not None
 
 
 def load(folder: Path, *records: dict[str, Any], delete_when: str = "op = 'd'") -> widen.Verification:

@@ -15,6 +15,12 @@ With the kernel a core takes at least 100 MB a second, and Spark takes five seco
 no cluster is done earlier with less. Without the kernel this process takes longer; see `widen.spark.engine`.
 """
 
+STAGED_BYTES = 512 * 2**20
+"""The maximum size of a batch that a sink ingests in the process that Spark gives it, by default."""
+
+STAGED_FILE_BYTES = 32 * 2**20
+"""The size of the rows in a file that a task of a sink stages; the commit reads the files side by side."""
+
 POOL_BYTES = 32 * 2**20
 """From this size of a source, several processes are worth their start."""
 

@@ -145,7 +145,7 @@ def chosen(calls: list[str], most: int) -> list[tuple[int, str]]:
     spots += [(number, AFTER) for number, call in enumerate(calls) if call in WRITES or number + 1 == len(calls)]
     spots += [(number, HALF) for number, call in enumerate(calls) if call == "delete"]
     random.Random(7).shuffle(spots)
-    commit = calls.index("iceberg.commit_table")
+    commit = calls.index("iceberg.commit_table" if "iceberg.commit_table" in calls else "put_if_absent")
     spots.sort(key=lambda spot: (spot[0] != commit, spot[1] != HALF))
     return spots[:most]
 

@@ -330,17 +330,35 @@ class BatchReader:
             )
         ensure_shipped(rows.sparkSession)
         if self.format is FileFormat.JSON:
-            file_fields = FileFields(False, self._file_fields().loaded_at)
-            names = file_fields.names([""])
-            texts, fields = read_column(rows), file_fields if names else None
-            values = FileValueReader(False, file_fields.loaded_at).for_files([""])
-            readers = TextReaders(lambda: texts)
-            return TextBatch(rows.sparkSession, readers, _DATA_FRAME, (), fields, names, file_values=values)
+            texts = read_column(rows)
+            return self.open_texts(rows.sparkSession, lambda: texts, _DATA_FRAME)
         if self.format is not None or self.options:
             expected = "A DataFrame has a schema; the only format for it is json, for JSON in its only column."
             raise InvalidOption(option="format or options", value=str(self.format or self.options), expected=expected)
         self._ensure_json(None)
         return self._open_typed_rows(rows)
+
+    def open_texts(self, spark: Session, read: Callable[[], RawTexts], name: str) -> TextBatch:
+        """Return JSON texts that are not in files as a batch.
+
+        Args:
+            read: Returns the raw batch.
+        """
+        file_fields = replace(self._file_fields(), has_folders=False)
+        names, values = file_fields.names([""]), FileValueReader(False, file_fields.loaded_at).for_files([""])
+        fields, limit = file_fields if names else None, self.max_record_bytes
+        readers = TextReaders(read)
+        return TextBatch(spark, readers, name, (), fields, names, max_record_bytes=limit, file_values=values)
+
+    def open_staged_rows(self, spark: Session, files: Sequence[SourceFile], name: str) -> Batch:
+        """Return rows that a sink has staged as Parquet files as a batch whose records are not from files."""
+        self._ensure_json(None)
+        file_fields = replace(self._file_fields(), has_folders=False)
+        names = frozenset[str]() if file_fields.loaded_at is None else frozenset([LOADED_AT])
+        source = SourceFiles((), tuple(files), format=FileFormat.PARQUET)
+        open_on_spark = partial(_open_columns, spark, source, file_fields, names)
+        batch = _open_columns_here(spark, source, file_fields, names, open_on_spark) or open_on_spark({})
+        return self._check(replace(batch, name=name, files=()), file_fields if names else None)
 
     def _open_typed_rows(self, rows: DataFrame) -> CheckedBatch:
         from widen.batches.frame_batch import TypedBatch

@@ -5,7 +5,7 @@ Source: Spark's Python Data Source API
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -379,7 +379,40 @@ class SourceOptions:
             ways = "load(path), save(path), start(path) or option('path', …)"
             expected = f"Give the location of the table: {ways}. Of a table in its catalog, Spark passes none: {_VIEW}."
             raise InvalidOption(option="path", value=path, expected=expected)
-        return LogStore(path, {name: value for name, value in self.given.items() if name.startswith(_STORE)})
+        return LogStore(path, self.storage_options)
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """Settings and credentials of the store."""
+        return {name: value for name, value in self.given.items() if name.startswith(_STORE)}
+
+    @property
+    def added(self) -> Collection[str]:
+        """The names of options that Spark adds."""
+        return _ADDED
+
+
+def _fold_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return options by their names in lower case.
+
+    Raises:
+        InvalidOption: they are those of a table of Spark's catalog.
+    """
+    options = SourceOptions({name.lower(): value for name, value in given.items()})
+    if options.text(_OF_CATALOG) is not None:
+        expected = f"Spark does not tell a Python data source where a table of its catalog lies. Use {_VIEW}."
+        raise InvalidOption(option="USING", value=options.text(_OF_CATALOG), expected=expected)
+    return options
+
+
+def find_sink_options(given: Mapping[str, str]) -> SourceOptions | None:
+    """Return the options of a sink that ingests; None if the option ``ingest`` is not given.
+
+    Raises:
+        InvalidOption: they are those of a table of Spark's catalog.
+    """
+    options = _fold_options(given)
+    return None if options.text("ingest") is None else options
 
 
 def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
@@ -388,10 +421,7 @@ def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
     Raises:
         InvalidOption: a name is unknown, or two options exclude each other.
     """
-    options = SourceOptions({name.lower(): value for name, value in given.items()})
-    if options.text(_OF_CATALOG) is not None:
-        expected = f"Spark does not tell a Python data source where a table of its catalog lies. Use {_VIEW}."
-        raise InvalidOption(option="USING", value=options.text(_OF_CATALOG), expected=expected)
+    options = _fold_options(given)
     if options.text(_PATHS) is not None:
         expected = "Load one table at a time, and unite the DataFrames."
         raise InvalidOption(option="path", value=options.text(_PATHS), expected=expected)

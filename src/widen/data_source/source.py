@@ -7,6 +7,8 @@ Source: Spark's Python Data Source API (Spark 4.0)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -21,6 +23,7 @@ from widen.data_source.batch_reader import (
     SourceOptions,
     TableColumns,
     TableReader,
+    find_sink_options,
     parse_source_options,
     plan_batch_columns,
     read_snapshot_of,
@@ -30,10 +33,17 @@ from widen.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWrite
 from widen.errors import DataSourceRefused
 from widen.log.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
+from widen.model.lazy_module import import_lazily
 from widen.spark.engine import find_session
 from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
 
+if TYPE_CHECKING:
+    from widen.data_source import ingest_sink
+else:  # ingestions take longer to import than what reads and writes tables
+    ingest_sink = import_lazily("widen.data_source.ingest_sink")
+
 FORMAT = "widen"
+_INGEST = "widen.ingest_stream"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 """Spark 4.1's switch for filters; if it is off, Spark refuses a source that takes filters."""
 
@@ -64,6 +74,9 @@ class WidenSource(DataSource):
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""
+        sink = find_sink_options(self.options)
+        if sink is not None:
+            return ingest_sink.IngestBatchWriter(sink, from_spark(schema), is_overwrite=overwrite)
         options = self._parse_options()
         return BatchWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
@@ -73,11 +86,14 @@ class WidenSource(DataSource):
         Raises:
             DataSourceRefused: Spark 4.0 cannot do this, or the table has rules that only Spark can evaluate.
         """
-        options = self._parse_options()
+        sink = find_sink_options(self.options)
         if not HAS_STREAM_WRITER:
             reason = "Spark 4.0 does not pass the rows of streams in Arrow"
-            fix = "Use Spark 4.1 or later, or foreachBatch with Table.append."
-            raise DataSourceRefused(verb="write", location=options.text("path"), reason=reason, fix=fix)
+            fix = f"Use Spark 4.1 or later, or {'foreachBatch with Table.append' if sink is None else _INGEST}."
+            raise DataSourceRefused(verb="write", location=self.options.get("path"), reason=reason, fix=fix)
+        if sink is not None:
+            return ingest_sink.IngestStreamWriter(sink, from_spark(schema), is_overwrite=overwrite)
+        options = self._parse_options()
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
     def _parse_options(self) -> SourceOptions:

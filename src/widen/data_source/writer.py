@@ -40,8 +40,8 @@ from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_definition import plan_create_table
 from widen.schema.table_state import to_table_state
 
-_StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
-HAS_STREAM_WRITER = _StreamArrowWriter is not DataSourceStreamWriter
+StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+HAS_STREAM_WRITER = StreamArrowWriter is not DataSourceStreamWriter
 """Whether this Spark passes the rows of streams to a data source in Arrow."""
 
 
@@ -66,7 +66,7 @@ class BatchWriter(DataSourceArrowWriter):
             discard_folder(self._plan.store, self._plan.layout.sink.job)
 
 
-class StreamWriter(_StreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(StreamArrowWriter):  # type: ignore[misc]
     """Writes each batch of a stream in one commit, and a batch that Spark repeats only once.
 
     Spark makes one writer for the tasks and another one for the commits. Physical names of new columns are random, so

@@ -41,7 +41,7 @@ WidenError
 │   ├── IdentityColumnGiven · IdentityColumnUpdate · IdentityExhausted · IcebergIncompatible
 │   ├── ChangeFeedRefused   the changes between two versions cannot be read
 │   │   └── ChangeFeedNotRecorded · ChangeFeedSchemaMismatch · ChangeFeedSchemaChanged
-│   ├── DataSourceRefused · StreamRowsChanged · StreamColumnsChanged   Spark's data source of Widen
+│   ├── DataSourceRefused · MicroBatchTooLarge · StreamRowsChanged · StreamColumnsChanged   Spark's data source of Widen
 │   ├── FeatureDropRefused
 │   │   ├── FeatureIsProperty · FeatureNotPresent · FeatureNotRemovable · UnknownFeature · TruncationNotAllowed
 │   │   └── TruncationRequired · FeatureStillNeeded · ConstraintsRemain

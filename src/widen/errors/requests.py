@@ -253,6 +253,18 @@ class DataSourceRefused(RequestError):
     hint = "{fix}"
 
 
+class MicroBatchTooLarge(RequestError):
+    """A batch of rows is too large for the process that Spark gives a sink."""
+
+    code = "WIDEN_MICRO_BATCH_TOO_LARGE"
+    template = "The batch for {location} has {size} bytes, more than {limit}: a sink ingests it in one process."
+    hint = (
+        "Nothing was written. Limit the batches in the source of the stream (maxBytesPerTrigger, maxFilesPerTrigger, "
+        "maxOffsetsPerTrigger), raise the option maxBatchBytes, or let Spark's tasks do the work: widen.ingest_stream, "
+        "or widen.ingest in foreachBatch."
+    )
+
+
 class StreamRowsChanged(RequestError):
     """A version updated or deleted rows, which a stream of new rows cannot show."""
 

@@ -379,7 +379,7 @@ class CheckedOptions:
 
 
 def check_options(
-    source: IngestSource,
+    source: IngestSource | None,
     into: str | PathLike[str],
     options: Mapping[str, Any],
     *,
@@ -389,6 +389,7 @@ def check_options(
     """Check the arguments and the locations of an ingestion before Spark starts, which takes seconds.
 
     Args:
+        source: The source; None for rows that Spark hands to a sink.
         options: The other arguments by name.
         checkpoint: The checkpoint, if a stream follows the source.
     """
@@ -402,7 +403,7 @@ def check_options(
 
 
 def check_places(
-    source: IngestSource,
+    source: IngestSource | None,
     table: TableLocation | None,
     options: Mapping[str, Any],
     *,
@@ -422,7 +423,7 @@ def check_places(
         places |= {"into": table.location, "quarantine": table.quarantine(quarantine).location}
     # The name of a table in a catalog is not a path.
     own = {option: place for option, place in places.items() if place and "/" in place}
-    if not isinstance(source, DataFrame):
+    if source is not None and not isinstance(source, DataFrame):
         is_new, follows = options.get("new", False), checkpoint is not None
         check_source(to_paths(source), own, spark=options.get("spark"), is_new=is_new, follows=follows)
     if checkpoint is not None and table is not None:

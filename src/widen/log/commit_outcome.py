@@ -168,6 +168,9 @@ def reason_of(error: Exception) -> str:
 SCANS = "_widen/scans"
 """The folder in a table for lists of files that scans read; see `widen.frames.scan`."""
 
+STAGED_ROWS = "_widen/staged"
+"""The folder in a table for rows that no commit has ingested yet; see `widen.data_source.staging`."""
+
 
 class StagedFiles:
     """The files of one change. At the end of a ``with`` block they are deleted, unless the commit may be visible.

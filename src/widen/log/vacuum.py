@@ -19,7 +19,7 @@ from widen.errors import InvalidOption, RetentionTooShort, VersionNotFound, Wide
 from widen.log.checkpoint_writer import DAY_MS
 from widen.log.commit import Committed, Conflicted, commit, retry_conflicts
 from widen.log.commit_files import current_ms, decode_commit, find_version
-from widen.log.commit_outcome import SCANS
+from widen.log.commit_outcome import SCANS, STAGED_ROWS
 from widen.log.conflict import VACUUM_START
 from widen.log.file_list import canonical_path
 from widen.log.local_files import STAGED
@@ -44,12 +44,13 @@ CLOCK_SKEW_MS = 5 * 60_000
 then says that no other writer is active."""
 
 _JOB = r"(?:_change_data/)?[0-9a-f]{32}"
+_OWN = rf"{SCANS}|{STAGED_ROWS}"
 _LEFTOVERS = re.compile(
-    rf"{LOG}/\.[^/]*(?:{re.escape(STAGED)}|\.probe)|{SCANS}/.*|{_JOB}/_temporary/.*|(?:.*/)?[^/]*{re.escape(STAGED)}"
+    rf"{LOG}/\.[^/]*(?:{re.escape(STAGED)}|\.probe)|(?:{_OWN})/.*|{_JOB}/_temporary/.*|(?:.*/)?[^/]*{re.escape(STAGED)}"
 )
 """What Widen and its Spark jobs leave behind when they are killed, although the names are hidden."""
 
-_LEFTOVER_FOLDERS = re.compile(rf"{LOG}|_widen|{SCANS}(?:/.*)?|{_JOB}/_temporary(?:/.*)?")
+_LEFTOVER_FOLDERS = re.compile(rf"{LOG}|_widen|(?:{_OWN})(?:/.*)?|{_JOB}/_temporary(?:/.*)?")
 _CHECKSUM = re.compile(r"(.*/|)\.([^/]+)\.crc")
 """The checksum file that Hadoop writes beside a file on a local disk."""
 

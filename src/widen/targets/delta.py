@@ -820,6 +820,9 @@ class DeltaLocation(TableLocation):
     def folder(self) -> str:
         return self.location
 
+    def staging_stores(self, location: str | None = None) -> Sequence[LogStore]:
+        return [self.store if location is None else LogStore(location, self.store.storage_options)]
+
     @property
     def keeps_types(self) -> bool:
         return True

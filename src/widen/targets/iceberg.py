@@ -196,6 +196,19 @@ class IcebergLocation(TableLocation):
         table = self.name.find()
         return None if table is None else table.location()
 
+    def staging_stores(self, location: str | None = None) -> Sequence[LogStore]:
+        table = self.name.find() if location is None else None
+        properties = self.name.catalog.open().properties
+        # The folder of a new table is known once it is created, which is the first commit.
+        place = location or properties.get("warehouse", "")
+        stores = [] if table is None else [self.store(table.location(), table.io)]
+        if "/" in place:
+            stores.append(open_store(place, properties, self.storage_options))
+        if not stores:
+            expected = "The table does not exist, and its catalog has no folder yet. Give one, or create the table."
+            raise InvalidOption(option="stagingLocation", value=location, expected=expected)
+        return stores
+
     @property
     def keeps_types(self) -> bool:
         return False

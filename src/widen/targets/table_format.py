@@ -31,6 +31,7 @@ from widen.log.commit_outcome import (
     several_commits,
 )
 from widen.log.loads import Load, LoadedFile
+from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.report.table_report import StoppedField
@@ -125,6 +126,16 @@ class TableLocation(Protocol):
 
     def folder(self) -> str | None:
         """Return the folder of the files of the table; None if it does not exist yet and its catalog chooses one."""
+
+    def staging_stores(self, location: str | None = None) -> Sequence[LogStore]:
+        """Return the stores that may have rows that no commit has ingested yet; new ones go to the first.
+
+        Args:
+            location: The only location; by default the folder of the table.
+
+        Raises:
+            InvalidOption: a location must be given, because the catalog has not chosen the folder of the table yet.
+        """
 
     @property
     def keeps_types(self) -> bool:

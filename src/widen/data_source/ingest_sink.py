@@ -1,0 +1,384 @@
+"""The sink that ingests: ``writeStream.format("widen").option("ingest", "json")``, and batch writes with this option.
+
+Each batch is one ingestion, as `widen.ingest` makes it: observed, planned, written, quarantined, verified on request,
+and committed once. Tasks stage the rows, and the commit ingests them in the process that Spark gives it, which has no
+session.
+
+Source: Spark's Python Data Source API; docs/evolution-rules.md#one-interval
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from os import PathLike
+from typing import Any, ForwardRef, get_args, get_origin
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from widen.data_source.batch_reader import SourceOptions
+from widen.data_source.staging import (
+    StagedFile,
+    StagedRows,
+    StagingPlace,
+    as_sources,
+    clear_staged,
+    read_staged_texts,
+)
+from widen.data_source.writer import StreamArrowWriter
+from widen.errors import (
+    DataSourceRefused,
+    EngineUnsuitable,
+    InternalError,
+    InvalidOption,
+    MicroBatchTooLarge,
+    PostCommitFailed,
+)
+from widen.ingestion.commit_batch import AfterCommit, BatchRequest, commit_batch, parse_share
+from widen.ingestion.ingest_options import IngestOptions, StreamOptions
+from widen.ingestion.options import CheckedOptions, check_options, parse_limits
+from widen.ingestion.stream import ingest_stream
+from widen.limits import STAGED_BYTES
+from widen.model.argument_types import ensure_argument_types
+from widen.model.display import did_you_mean
+from widen.model.keyword_options import Option, declared, with_defaults
+from widen.model.types import AtomicType, StructType
+from widen.spark.engine import SOURCE_OPTIONS, Engine, LocalSession
+from widen.spark.spark_types import SparkSession
+from widen.targets.table_format import TransactionId, run_logged
+
+JSON, ROWS = "json", "rows"
+_VALUE = "value"
+_OWN = ("path", "checkpointLocation", "ingest", "column", "maxBatchBytes", "stagingLocation")
+"""The options of the sink that an ingestion does not have."""
+
+_OF_FILES = "It is for files, and a sink gets rows."
+_OF_CALLS = "It is for calls in Python: use widen.ingest_stream, or widen.ingest in foreachBatch."
+_OF_SOURCE = "Limit the batches in the source of the stream."
+_OF_APPEND = "It is for writes without the option ingest. An ingestion adds and widens columns by itself; see evolve."
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("new", "new_by", "changed", "park_over_limit", "skip_bad_files", "partition_folders"), _OF_FILES),
+    **dict.fromkeys(("options", "detect_types"), _OF_FILES),
+    **dict.fromkeys(("spark", "progress", "on_event", "on_interval"), _OF_CALLS),
+    **dict.fromkeys(("max_files", "max_bytes"), _OF_SOURCE),
+    **dict.fromkeys(("once", "every_seconds"), "Use trigger(availableNow=True) or trigger(processingTime=…)."),
+    "engine": "A sink works in the process that Spark gives it.",
+    "format": "The option ingest says what the rows are: json or rows.",
+    "plan_hash": "Many batches have no single plan.",
+    "txn": "The commits of a stream have the id of its query and the number of the batch.",
+    "storage_options": "Give each of them by its own name, e.g. AWS_ACCESS_KEY_ID.",
+    "mergeSchema": _OF_APPEND,
+    "widening": _OF_APPEND,
+}
+"""Options that make no sense for a sink, and what to do."""
+
+_INSTEAD = "Nothing was written. Use widen.ingest_stream, or widen.ingest in foreachBatch, which work in the session."
+
+
+@cache
+def sink_options() -> Mapping[str, tuple[Any, Option]]:
+    """Return the types and the declarations of the options of ingestions that a sink has."""
+    options = {**declared(IngestOptions), **declared(StreamOptions)}
+    return {name: option for name, option in options.items() if name not in _REFUSED}
+
+
+def _fold(name: str) -> str:
+    """Return the spelling in which names are compared: sequence_by and sequenceBy are one."""
+    return name.replace("_", "").lower()
+
+
+# The values of options, which Spark passes as texts.
+
+
+def parse_option(name: str, kind: Any, text: str) -> Any:
+    """Return the value of an option of an ingestion from its text.
+
+    Args:
+        kind: The declared type of the argument.
+
+    Raises:
+        InvalidOption: the text has no such value.
+    """
+    kinds = [each for each in get_args(kind) if get_origin(kind) not in (tuple,)] or [kind]
+    plain = {each for each in kinds if isinstance(each, type)}
+    origins = {get_origin(each) for each in (*kinds, kind)}
+    if text.lstrip()[:1] in ("{", "[") and origins & {*_MAPPINGS, *_LISTS}:
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise InvalidOption(option=name, value=text, expected=f"Must be JSON: {error}.") from error
+    if bool in plain and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    if str in plain or any(get_origin(each) is PathLike or isinstance(each, ForwardRef) for each in kinds):
+        return int(text) if int in plain and text.isdecimal() else text
+    if origins & _LISTS:
+        return _split(text)
+    for number in (int, float):
+        if number in plain:
+            try:
+                return number(text)
+            except ValueError:
+                continue
+    raise InvalidOption(option=name, value=text, expected=f"Must be {_EXPECTED[_form(plain, origins)]}.")
+
+
+_BOOLEANS = {"true": True, "false": False}
+_MAPPINGS, _LISTS = {Mapping}, {Iterable, Sequence}
+_EXPECTED = {
+    "map": 'a JSON object, e.g. {"a.b": "json"}',
+    "flag": "true or false",
+    "share": "true, false or a number from 0 to 1",
+    "number": "a number",
+}
+
+
+def _form(plain: set[type], origins: set[Any]) -> str:
+    if origins & _MAPPINGS:
+        return "map"
+    return ("share" if float in plain else "flag") if bool in plain else "number"
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a list, which commas separate; those in parentheses and quotes do not."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "`\"'":
+            quote = letter
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif letter == "," and not depth:
+            parts.append("")
+            continue
+        parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+# The sink.
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestSink:
+    """What the options of a sink say.
+
+    Args:
+        options: The arguments of `ingest_stream`, all of them.
+        has_types: Whether the rows have types; else one column has JSON.
+        column: The column with JSON; None to take ``value`` or the only one.
+    """
+
+    checked: CheckedOptions
+    options: Mapping[str, Any]
+    has_types: bool
+    column: str | None
+    limit_bytes: int
+    staging_location: str | None
+
+    def place(self, schema: StructType) -> StagingPlace:
+        """Return where the tasks stage rows.
+
+        Raises:
+            InvalidOption: the rows have no column with JSON, or the place is not known.
+        """
+        store = self.checked.table.staging_stores(self.staging_location)[0]
+        column = None if self.has_types else _find_column(schema, self.column)
+        return StagingPlace(
+            store=store, owner=uuid.uuid4().hex, column=column, schema=schema, limit_bytes=self.limit_bytes
+        )
+
+    def commit(self, place: StagingPlace, staged: Sequence[StagedRows], interval: TransactionId | None) -> None:
+        """Ingest what the tasks of a batch have staged.
+
+        Raises:
+            MicroBatchTooLarge: it is more than a sink takes.
+            DataSourceRefused: only Spark can do the work.
+            PostCommitFailed: the batch is committed, and the verification has found values that are lost.
+        """
+        files = [file for each in staged for file in each.files]
+        size_bytes = sum(file.data_bytes for file in files)
+        location = self.checked.table.location
+        if size_bytes > self.limit_bytes:
+            raise MicroBatchTooLarge(location=location, size=size_bytes, limit=self.limit_bytes)
+        if not files:
+            return
+        try:
+            self._ingest(place, files, size_bytes, interval)
+        except EngineUnsuitable as error:
+            reason = str(error.fields["reason"])
+            raise DataSourceRefused(verb="ingest into", location=location, reason=reason, fix=_INSTEAD) from error
+
+    def clear(self, owner: str, batch: int) -> None:
+        """Delete what no commit needs any more; see `clear_staged`."""
+        for store in self.checked.table.staging_stores(self.staging_location):
+            clear_staged(store, owner, batch)
+
+    def _ingest(
+        self, place: StagingPlace, files: Sequence[StagedFile], size_bytes: int, interval: TransactionId | None
+    ) -> None:
+        options, checked = self.options, self.checked
+        session = LocalSession(Engine.LOCAL, _without_spark)
+        session.accept(size_bytes)
+        request = BatchRequest(
+            table=checked.table,
+            policy=checked.policy,
+            interval=interval,
+            may_be_empty=True,
+            quarantine=checked.quarantine,
+            is_strict=options["strict"],
+            limits=parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"]),
+            keys=checked.keys,
+        )
+        target = request.open_target()
+        reader = checked.reader.for_table(target.schema)
+        if self.has_types:
+            SOURCE_OPTIONS.set(place.store.storage_options)
+            batch = reader.open_staged_rows(session, as_sources(place.store, files), _NAME)
+        else:
+            batch = reader.open_texts(session, partial(read_staged_texts, session, place.store, files), _NAME)
+        result = commit_batch(lambda _: batch, request, target, AfterCommit(parse_share(options["verify"])))
+        proof = None if result is None else result.verification
+        if result is not None and proof is not None and not proof.is_clean:
+            reason = "; ".join([f"the verification found {proof}", *proof.places])
+            raise PostCommitFailed(version=result.version, location=checked.table.location, reason=reason)
+
+
+_NAME = "the rows of the batch"
+
+
+def _without_spark(reason: str) -> SparkSession:
+    raise EngineUnsuitable(reason=reason)
+
+
+def _find_column(schema: StructType, name: str | None) -> int:
+    wanted = name or (_VALUE if _VALUE in schema.names or len(schema.names) != 1 else schema.names[0])
+    if wanted not in schema.names:
+        expected = f"The rows have no such column, but {', '.join(schema.names)}. Name the column that has JSON."
+        raise InvalidOption(option="column", value=wanted, expected=expected)
+    kind = schema.fields[schema.names.index(wanted)].type
+    if kind not in (AtomicType("string"), AtomicType("binary")):
+        expected = f"It is {kind.sql}, and must be string or binary. For columns with types, use ingest = rows."
+        raise InvalidOption(option="column", value=wanted, expected=expected)
+    return schema.names.index(wanted)
+
+
+def parse_sink(given: SourceOptions, *, is_overwrite: bool) -> IngestSink:
+    """Return what the options of a sink say.
+
+    Raises:
+        InvalidOption: an option is unknown, makes no sense for a sink, or has an invalid value.
+    """
+    kind = given.text("ingest")
+    if kind not in (JSON, ROWS):
+        expected = "Must be json (one column has JSON texts) or rows (the columns have types)."
+        raise InvalidOption(option="ingest", value=kind, expected=expected)
+    if is_overwrite:
+        expected = "An ingestion adds rows, or replaces them by key. Use mode('append') or outputMode('append')."
+        raise InvalidOption(option="mode", value="overwrite or complete", expected=expected)
+    storage_options = given.storage_options
+    arguments: dict[str, Any] = {"storage_options": storage_options or None}
+    known = {_fold(name): name for name in sink_options()}
+    refused = {_fold(name): name for name in _REFUSED}
+    own = {_fold(name) for name in _OWN}
+    for name, text in given.given.items():
+        folded = _fold(name)
+        if folded in own or name in given.added or name in storage_options:
+            continue
+        if name.startswith("delta."):
+            expected = "A sink creates no table with properties. Create it first: widen.create_table or `widen create`."
+            raise InvalidOption(option=name, value=text, expected=expected)
+        if folded in refused:
+            raise InvalidOption(option=refused[folded], value=text, expected=_REFUSED[refused[folded]])
+        if folded not in known:
+            near = did_you_mean(folded, {*known, *own})
+            expected = f"{near}Must be one of {', '.join((*_OWN, *sink_options()))}, or a storage option."
+            raise InvalidOption(option="an option", value=name, expected=expected)
+        argument = known[folded]
+        arguments[argument] = parse_option(argument, sink_options()[argument][0], text)
+    has_types = kind == ROWS
+    if has_types and arguments.get("source_columns"):
+        expected = "Rows with types get no columns from a sink: add them to the DataFrame."
+        raise InvalidOption(option="source_columns", value=True, expected=expected)
+    if has_types and given.text("column") is not None:
+        raise InvalidOption(option="column", value=given.text("column"), expected="It is for ingest = json.")
+    ensure_argument_types(ingest_stream, arguments)
+    options = {**with_defaults(StreamOptions, arguments), "format": None}
+    given.open_store()  # for its errors about the path
+    checked = check_options(None, given.text("path") or "", options, checkpoint=given.text("checkpointLocation"))
+    parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"])
+    parse_share(options["verify"])
+    return IngestSink(
+        checked=checked,
+        options=options,
+        has_types=has_types,
+        column=given.text("column"),
+        limit_bytes=given.number("maxBatchBytes", 1) or STAGED_BYTES,
+        staging_location=given.text("stagingLocation"),
+    )
+
+
+class _IngestWriter:
+    """What the writers of batches and streams have in common.
+
+    Args:
+        options: The options; the sink is made of them where it is used, so that tasks get the place alone.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType, *, is_overwrite: bool) -> None:
+        self._options = options
+        self._place = parse_sink(options, is_overwrite=is_overwrite).place(schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
+        """Stage the rows of a task."""
+        return self._place.stage(iterator)
+
+    def _commit(
+        self, messages: Sequence[WriterCommitMessage | None], owner: str, batch: int, interval: TransactionId | None
+    ) -> None:
+        staged = [message for message in messages if isinstance(message, StagedRows)]
+        sink = parse_sink(self._options, is_overwrite=False)
+        sink.commit(self._place, staged, interval)
+        run_logged(partial(sink.clear, owner, batch), "delete the staged rows of a batch")
+
+    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks have staged: the batch is committed as a whole, or Spark stages it again."""
+        paths = [file.path for message in messages if isinstance(message, StagedRows) for file in message.files]
+        self._place.store.delete(paths)
+
+
+class IngestBatchWriter(_IngestWriter, DataSourceArrowWriter):
+    """Ingests the rows of a batch in one commit."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Ingest what all tasks have staged."""
+        self._commit(messages, self._place.owner, 0, None)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks have staged."""
+        self._abort(messages)
+
+
+class IngestStreamWriter(_IngestWriter, StreamArrowWriter):  # type: ignore[misc]
+    """Ingests each batch of a stream in one commit, and a batch that Spark repeats only once."""
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Ingest what the tasks of a batch have staged, unless the table has the batch already.
+
+        Raises:
+            InternalError: Spark did not pass the id of the query to its tasks.
+        """
+        staged = [message for message in messages if isinstance(message, StagedRows)]
+        if not any(each.files for each in staged):
+            return
+        query_id = staged[0].query_id
+        if query_id is None:
+            raise InternalError(reason="Spark did not pass the id of the streaming query to its tasks")
+        self._commit(staged, query_id, batchId, TransactionId(query_id, batchId))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Delete what the tasks have staged."""
+        self._abort(messages)

@@ -16,7 +16,7 @@ RUN = sorted((ROOT / "src/widen/verification").glob("*.py"))
 """What runs the proof over files, with Spark or without."""
 
 MAKERS = (
-    *("widen.json", "widen.rows", "widen.batches", "widen.changes", "widen.frames.json_documents"),
+    *("widen.json", "widen.rows", "widen.batches", "widen.changes"),
     *("widen.ingestion", "widen.targets", "widen.table", "widen.data_source"),
 )
 """The packages that read records, make rows, and decide what becomes of a key."""
@@ -30,12 +30,8 @@ DECLARATIONS = {
     },
     "widen.json.field_rules": {"IS_CURRENT", "VALID_FROM", "VALID_TO", "VERSION_FIELDS"},
     "widen.json.document": {"BOM"},
-    "widen.json.observation": {"TemporalString"},
 }
 """What both sides are told by the policy: values and names, and no function."""
-
-DOCUMENTS = {"document_type", "from_document", "json_text_column", "to_document"}
-"""The form of a typed record as a document, which the proof of typed records compares in and shares with the writer."""
 
 SHARED_CRATES = {"arrow-array", "arrow-pyarrow", "arrow-schema", "pyo3"}
 """What both crates may use: Arrow's arrays, and the way to Python. No parser, no numbers, no times."""
@@ -50,8 +46,7 @@ def imports_of(path: Path) -> set[str]:
             names = {alias.name for alias in node.names}
             if names <= DECLARATIONS.get(node.module or "", set()):
                 continue
-            if node.module != "widen.frames.json_documents" or not names <= DOCUMENTS:
-                found.add(node.module or "")
+            found.add(node.module or "")
     return found
 
 

@@ -42,7 +42,9 @@ from widen.batches.typed_frames import (
     HEAD_RECORDS,
     PLACE_TYPE,
     TypedRecords,
+    fill_voids,
     has_map_key,
+    without_voids,
 )
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile
@@ -55,17 +57,12 @@ from widen.json.field_rules import SIGN
 from widen.json.observation import (
     Observation,
     RecordObservation,
-    TemporalString,
     merge_observations,
 )
-from widen.model.column_path import Path, fold_path, leaves, map_children
+from widen.model.column_path import Path, fold_path
 from widen.model.types import (
-    DOUBLE,
-    FLOAT,
-    STRING,
     ArrayType,
     DataType,
-    DecimalType,
     Field,
     MapType,
     StructType,
@@ -73,45 +70,26 @@ from widen.model.types import (
     similarity_key,
 )
 from widen.proof.known_names import find_source_names, learn_names
-from widen.proof.rules import ColumnsByKey, computed_keys, leave_out, read_defaults, source_columns_by_key
+from widen.proof.rules import leave_out, read_defaults
 from widen.rows.row import RecordRoute, build_routes
 from widen.rows.row_builder import ORIGIN_FIELDS, RowCondition
 from widen.schema.field_names import NameUse
-from widen.sources.file_ranges import RAW_SCHEMA, RawTexts, fields_of
+from widen.sources.file_ranges import RAW_SCHEMA, RawTexts
 from widen.sources.listing import SourceFile, file_key_column
 from widen.spark.engine import Rows, Session
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import Column, DataFrame, F, type_to_spark
-from widen.verification.frame_records import (
-    columns_agree,
-    comparable_fields,
-    count_leaves,
-    has_own_kinds,
-    has_temporal_strings,
-    is_own_kind,
-    parse_record,
-    rebuild_fields,
-    record_text,
+from widen.verification.record_sides import (
+    RecordPart,
+    build_record_proof,
+    build_source_side,
+    build_table_side,
+    select_records_for_proof,
 )
-from widen.verification.records import (
-    CONVERTED,
-    DELETES,
-    DIGEST,
-    FORM,
-    PLACE,
-    VALUES,
-    ColumnFiles,
-    Side,
-    build_column_reader,
-    build_file_reader,
-)
+from widen.verification.records import Side
 
 LISTED_BYTES = 8 * 2**20
 """How many bytes of quarantined records a task sends to the driver; Spark reads more of them again."""
-
-_REBUILT = "_widen_rebuilt_"
-_CONTRADICTION = "columns contradict each other"
-"""Replaces a row with such columns. No record has this text."""
 
 
 @dataclass(frozen=True)
@@ -193,10 +171,8 @@ class TypedBatch:
         """Return where the records break a contract; see `Batch`."""
         report = ContractReport()
         for part in self._prepare_parts(None, Policy()):
-            origin = _origin(part, F.lit(None).cast("string"))
-            values = map(origin.getField, ORIGIN_FIELDS[:-1])
-            columns = (value.alias(name) for value, name in zip(values, PLACED_TEXT, strict=True))
-            report = report.merged(check_contract_rows(part.records.frame.select(*columns), contract))
+            texts = _texts_of(part)
+            report = report.merged(check_contract_rows(texts, contract))
         return report
 
     def split_corrupt(self) -> tuple[TypedBatch, RawTexts]:
@@ -232,65 +208,33 @@ class TypedBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        prepared = self._prepare_for_proof(schema, policy)
-
-        def digests() -> DataFrame:
-            return reduce(
-                DataFrame.unionAll,
-                [
-                    _source_digests(part, source_columns_by_key(*spell_for_proof(schema, policy, part.source.schema)))
-                    for part in prepared
-                ],
-            )
-
-        files = _files_of(prepared, schema, policy)
-        return Side(digests, reader=None if files is None else build_column_reader(self.spark, files))
+        return build_source_side(self.spark, self._proof_parts(schema, policy))
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        prepared = self._prepare_for_proof(table.schema, policy)
+        parts = self._proof_parts(table.schema, policy)
+        return build_table_side(self.spark, parts, table, split_by_home(paths, self._homes, parts), quarantined_records)
 
-        def digests() -> DataFrame:
-            sides = []
-            for number, part in enumerate(prepared):
-                part_paths = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-                rows = cast(DataFrame, table.read(part.records.frame.sparkSession, part_paths))
-                # Where a part lacks a field, its column has the default, which the fields say nothing of.
-                schema, named = spell_for_proof(table.schema, policy, part.source.schema)
-                lacking = read_defaults(schema).keys() - {*part.schema.names}
-                sides.append(_row_digests(rows, part.schema, leave_out(schema, lacking), named))
-            if quarantined_records is not None:
-                # A quarantined text also has the computed fields.
-                schemas = [part.schema for part in self._prepare_parts(table.schema, policy, table.schema)]
-                schema, named = spell_for_proof(table.schema, policy, self.parts[0].schema)
-                computed, columns = self._left_out(schema), source_columns_by_key(schema, named)
-                quarantined = cast(DataFrame, quarantined_records())
-                text = F.col(quarantined.columns[0])
-                text = _comparable_quarantined_records(text, schemas, computed, columns)
-                sides.append(quarantined.select(*_digest(text)))
-            return reduce(DataFrame.unionAll, sides)
+    def _proof_parts(self, schema: StructType, policy: Policy) -> list[RecordPart]:
+        parts = []
+        for part in self.parts:
+            spelled, named = spell_for_proof(schema, policy, part.schema)
+            fields = fill_voids(part.schema, build_routes(spelled, named))
+            # Where a part lacks a field, its column has the default, which the fields say nothing of.
+            lacking = self._partly_lacking(spelled) | (read_defaults(spelled).keys() - {*without_voids(fields).names})
+            proof = build_record_proof(fields, leave_out(spelled, lacking), named)
+            frame = select_records_for_proof(part.frame, part.schema, proof, part.place)
+            parts.append(RecordPart(proof, part.files, None, frame))
+        return parts
 
-        is_columnar = quarantined_records is None and _files_of(prepared, table.schema, policy) is not None
-        files = table.task_files(self.spark, paths) if is_columnar else None
-        spelled = spell_for_proof(table.schema, policy, self.parts[0].schema)
-        return Side(digests, reader=None if files is None else build_file_reader(self.spark, files, *spelled))
-
-    def _prepare_for_proof(self, schema: StructType, policy: Policy) -> list[PreparedRecords]:
-        return [
-            part.without(self._left_out(spell_for_proof(schema, policy, part.source.schema)[0]))
-            for part in self._prepare_parts(schema, policy, schema)
-        ]
-
-    def _left_out(self, schema: StructType) -> frozenset[str]:
-        """Return the fields that the proof does not compare: also those that only some files of a part have."""
-        left_out = set(computed_keys(schema))
-        for key in read_defaults(schema):
-            by_file = (each.names_by_file().values() for each in self.parts if each.names_by_file is not None)
-            if any(len({key in names for names in files}) > 1 for files in by_file):
-                left_out.add(key)
-        return frozenset(left_out)
+    def _partly_lacking(self, schema: StructType) -> frozenset[str]:
+        """Return the fields with a default that only some files of a part have."""
+        by_part = [each.names_by_file().values() for each in self.parts if each.names_by_file is not None]
+        return frozenset(
+            key for key in read_defaults(schema) if any(len({key in names for names in files}) > 1 for files in by_part)
+        )
 
     def _prepare_parts(
         self, base: StructType | None, policy: Policy, schema: StructType | None = None
@@ -470,9 +414,7 @@ class _Writing:
         """Return the records that the table does not take, with their texts, which only these rows need."""
         rows = FrameRows(conversion, own, tuple(marks), self.part.source.is_utf8, True, True)
         found = self._fill(rows.run(self._select(conversion, marks, is_placed=True)), own).withColumn(REASON, reason)
-        place = F.col(SOURCE_PLACE)
-        file, number = F.coalesce(place["file"], F.lit("")), F.coalesce(place["number"], F.lit(0).cast("bigint"))
-        columns = zip((F.col(TEXT), file, number, F.col(REASON)), ORIGIN_FIELDS, strict=True)
+        columns = zip((*_origin_columns(), F.col(REASON)), ORIGIN_FIELDS, strict=True)
         return found.where(F.col(REASON).isNotNull()).select(*(column.alias(name) for column, name in columns))
 
     def _conversion(
@@ -498,7 +440,7 @@ class _Writing:
         names_by_file = records.names_by_file() if defaults and records.names_by_file is not None else {}
         marks: dict[str, Column] = {}
         for name in defaults:
-            columns = (*self.part.fields, *self.part.pending.names)
+            columns = (*self.part.schema.names, *self.part.pending.names)
             keys = [key for key in columns if any(slot.name == name for slot in route.get(key, ()))]
             lacking = [file for file, names in names_by_file.items() if names.isdisjoint(keys)]
             marks[name] = F.lit(not keys)
@@ -521,130 +463,29 @@ class _Writing:
         return self.writer.fill(rows.select(*columns), lambda name: F.col(quote_name(mark_of(name))))
 
 
-def _origin(part: PreparedRecords, reason: Column) -> Column:
-    """Return the text of a record, its location, and why it is quarantined, if it is."""
-    location = part.records.place
-    file, number = (
-        (F.lit(""), F.lit(0)) if location is None else (location.getField("file"), location.getField("number"))
-    )
-    values = (record_text(part.fields), file, number.cast("bigint"), reason)
-    return F.struct(*(column.alias(name) for name, column in zip(ORIGIN_FIELDS, values, strict=True)))
+def _texts_of(part: PreparedRecords) -> DataFrame:
+    """Return the texts of records with their locations; see `PLACED_TEXT`."""
+    records = part.source
+    conversion = RowConversion(task_source(records.schema, part.rules), part.rules, {}, StructType())
+    place = F.lit(None).cast(PLACE_TYPE) if records.place is None else records.place
+    rows = FrameRows(conversion, StructType(), (), records.is_utf8, has_text=True)
+    found = rows.run(select_records(records, records.frame, conversion, [place]))
+    return found.select(*(column.alias(name) for column, name in zip(_origin_columns(), PLACED_TEXT, strict=True)))
 
 
-def _files_of(parts: Iterable[PreparedRecords], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
-    parts = list(parts)
-    found = [ColumnFiles(part.source.files if part.is_untouched else (), part.schema) for part in parts]
-    spelled = spell_for_all(schema, policy, [part.source.schema for part in parts])
-    return None if spelled is None else find_column_files(found, *spelled)
+def _origin_columns() -> tuple[Column, Column, Column]:
+    """Return the text of a record and its location, in rows of `FrameRows`."""
+    place = F.col(SOURCE_PLACE)
+    return F.col(TEXT), F.coalesce(place["file"], F.lit("")), F.coalesce(place["number"], F.lit(0).cast("bigint"))
 
 
-def spell_for_all(
-    schema: StructType, policy: Policy, sources: Sequence[StructType]
-) -> tuple[StructType, Policy] | None:
-    """Return a table and a policy as `spell_for_proof` does; None if the sources have several names for a field."""
-    spelled = [spell_for_proof(schema, policy, source) for source in sources]
-    return spelled[0] if all(each == spelled[0] for each in spelled) else None
-
-
-def find_column_files(parts: Sequence[ColumnFiles], schema: StructType, policy: Policy) -> list[ColumnFiles] | None:
-    """Return files with the types that the proof compares; None if the form of one differs in the table.
+def split_by_home(paths: Collection[str], homes: Mapping[str, int], parts: Sequence[object]) -> list[list[str]]:
+    """Return the files that the records of each part were written to.
 
     Args:
-        parts: The files with their types in the source; without files, if the values do not come from columns.
-        schema: The schema of the table.
+        homes: The number of the part that each written folder belongs to.
     """
-    # A float means its exact value, also in a column of doubles, and a double the number of its shortest text.
-    has_floats = any(data_type == FLOAT for _, data_type in leaves(schema))
-    columns = source_columns_by_key(schema, policy)
-    if not all(part.files and has_forms(part.schema) and has_own_kinds(part.schema, columns) for part in parts):
-        return None
-    return [
-        part if has_floats else replace(part, schema=cast(StructType, _floats_as_doubles(part.schema)))
-        for part in parts
-    ]
-
-
-def _floats_as_doubles(data_type: DataType) -> DataType:
-    return DOUBLE if data_type == FLOAT else map_children(data_type, lambda _, child: _floats_as_doubles(child))
-
-
-def has_forms(data_type: DataType) -> bool:
-    """Return whether tasks of the proof digest the values of a type like the values of a column."""
-    match data_type:
-        case StructType(fields):
-            return all(has_forms(field.type) for field in fields)
-        case ArrayType(element):
-            return has_forms(element)
-        case MapType(key, value):
-            return key == STRING and has_forms(value)
-        case TemporalString():
-            return False
-    return isinstance(data_type, DecimalType) or str(data_type) in _WITH_FORMS
-
-
-_WITH_FORMS = frozenset(
-    ("boolean", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz")
-    + ("string", "binary")
-)
-
-
-def _source_digests(part: PreparedRecords, columns: ColumnsByKey) -> DataFrame:
-    location = part.records.place
-    where = F.lit("") if location is None else F.concat_ws(":", location.getField("file"), location.getField("number"))
-    count = count_leaves(part.fields).cast("bigint")
-    text = record_text(comparable_fields(part.fields, columns))
-    return part.records.frame.select(*_digest(text, values=count, place=where))
-
-
-def _row_digests(rows: DataFrame, source: StructType, schema: StructType, policy: Policy) -> DataFrame:
-    """Return the digests of rows, and the count of values that only columns of another kind than the source's hold."""
-    rebuilt = rebuild_fields(source, schema, policy)
-    # As columns of their own the values are rebuilt once, and every column is compared with them.
-    names = {key: f"{_REBUILT}{number}" for number, key in enumerate(rebuilt)}
-    rows = rows.select("*", *(values.alias(names[key]) for key, (values, _) in rebuilt.items()))
-    fields = {key: (F.col(names[key]), data_type) for key, (_, data_type) in rebuilt.items()}
-    own_kind_fields = rebuild_fields(source, schema, policy, is_own_kind=True)
-    has_own_kinds_only = is_own_kind(source, schema, policy)
-    converted = (
-        F.lit(0)
-        if has_own_kinds_only
-        else count_leaves(fields, has_empty=False) - count_leaves(own_kind_fields, has_empty=False)
-    )
-    text = record_text(fields)
-    agrees = columns_agree(fields, schema, policy)
-    text = text if agrees is None else F.when(agrees, text).otherwise(_CONTRADICTION)
-    return rows.select(*_digest(text, converted=converted.cast("bigint")))
-
-
-def _comparable_quarantined_records(
-    text: Column, schemas: Sequence[StructType], names: frozenset[str], columns: ColumnsByKey
-) -> Column:
-    """Return the texts of quarantined records like `comparable_fields`, without some fields.
-
-    A record has the first schema that gives its text back; records of several parts can have different ones.
-    """
-    if all(names.isdisjoint(schema.names) and not has_temporal_strings(schema) for schema in schemas):
-        return text
-    shortened = []
-    for schema in dict.fromkeys(schemas):
-        fields = fields_of(parse_record(text, schema), schema)
-        rest = {name: typed for name, typed in fields.items() if name not in names}
-        shortened.append(F.when(record_text(fields) == text, record_text(comparable_fields(rest, columns))))
-    return F.coalesce(*shortened, text)
-
-
-def _digest(
-    text: Column, *, values: Column | None = None, converted: Column | None = None, place: Column | None = None
-) -> list[Column]:
-    nothing = F.lit(None)
-    return [
-        F.sha2(text, 256).cast("binary").alias(DIGEST),
-        (nothing.cast("bigint") if values is None else values).alias(VALUES),
-        (nothing.cast("bigint") if converted is None else converted).alias(CONVERTED),
-        (nothing.cast("string") if place is None else place).alias(PLACE),
-        nothing.cast("binary").alias(FORM),
-        nothing.cast("boolean").alias(DELETES),
-    ]
+    return [[path for path in paths if homes.get(path.partition("/")[0]) == number] for number in range(len(parts))]
 
 
 # What the values of records say, which tasks look at.
@@ -711,7 +552,7 @@ class KindAggregates:
 
     def _fill(self, seen: RecordObservation, *, has_facts: bool = False, only_absent: bool = False) -> None:
         for name in seen:
-            data_type = self._part.fields[name][1]
+            data_type = self._part.types[name]
             pairs = zip(kinds(self._root[name], data_type), kinds(seen[name], data_type), strict=True)
             for (own, _), (found, _) in pairs:
                 if not (only_absent and own.count):
@@ -721,7 +562,7 @@ class KindAggregates:
                     own.epoch_ms_exact = found.epoch_ms_exact
 
     def _remove_absent(self) -> None:
-        for name, (_, data_type) in self._part.fields.items():
+        for name, data_type in self._part.types.items():
             remove_absent(self._root[name], data_type)
 
     def _run(self, frame: DataFrame, names: Collection[str], *, has_facts: bool = False) -> Observation:

@@ -55,10 +55,10 @@ from widen.model.types import (
     StructType,
 )
 from widen.rows.row import build_routes
-from widen.sources.file_ranges import Typed, field_steps, fields_of, with_field_steps
+from widen.sources.file_ranges import Typed, field_steps, fields_of
 from widen.sources.listing import unusable_source
 from widen.spark.errors import translate_spark_errors
-from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark
 
 REASON, TEXT, SOURCE_PLACE = "_widen_reason", "_widen_text", "_widen_place"
 _PART, _FLAG, _MARK = "part", "_widen_misfit_", "_widen_missing_"
@@ -74,28 +74,21 @@ class PreparedRecords:
 
     Args:
         source: The records as they come.
-        records: The records with the rules applied, to read them with Spark.
-        fields: The columns of these.
+        schema: The fields with the rules applied.
         pending: The fields of type void, and what they are in.
         is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
     """
 
     source: TypedRecords
-    records: TypedRecords
-    fields: Mapping[str, Typed]
+    schema: StructType
     pending: StructType = _NO_FIELDS
     is_untouched: bool = False
     rules: FieldRules = field(default_factory=FieldRules)
 
     @property
-    def schema(self) -> StructType:
-        """The schema of the fields."""
-        return StructType(tuple(Field(name, data_type) for name, (_, data_type) in self.fields.items()))
-
-    def without(self, keys: Collection[str]) -> PreparedRecords:
-        """Return the records without some of their fields."""
-        fields = {key: value for key, value in self.fields.items() if key not in keys}
-        return replace(self, fields=fields, is_untouched=self.is_untouched and len(fields) == len(self.fields))
+    def types(self) -> Mapping[str, DataType]:
+        """The type of each field."""
+        return {each.name: each.type for each in self.schema}
 
     def observation(self, *, assume_exact: bool = False) -> RecordObservation:
         """Return what the types alone say about the records.
@@ -120,35 +113,19 @@ def prepare_records(
     """
     rules = build_typed_field_rules(base or StructType(), policy)
     pending = void_fields(records.schema, rules)
-    columns = records.columns
     if schema is not None and pending.fields:
-        filled = fill_voids(records.schema, build_routes(schema, policy))
-        for own, new in zip(records.schema, filled, strict=True):
-            if own != new:
-                columns = {**columns, own.name: columns[own.name].cast(type_to_spark(with_field_steps(new.type)))}
-        records = replace(records, schema=filled)
+        records = replace(records, schema=fill_voids(records.schema, build_routes(schema, policy)))
     opaque = next(opaque_rule_paths(records.schema, rules), None)
     if opaque is not None:
         reason = f"a field inside the variants of {format_path(opaque)} cannot be masked or excluded"
         raise unusable_source(name, reason, "Mask or exclude the whole variant, or cast it to a struct.")
     if is_untouched(records.schema, rules):
-        fields = {each.name: (columns[each.name], each.type) for each in records.schema}
-        prepared = PreparedRecords(records, records, fields, pending, True, rules)
-        _ensure_known(prepared.schema, name)
-        return prepared
+        _ensure_known(records.schema, name)
+        return PreparedRecords(records, records.schema, pending, True, rules)
     source = task_source(records.schema, rules)
     _ensure_known(StructType(tuple(replace(each, type=stored_form(each.type)) for each in source)), name)
-    conversion = RowConversion(source, rules, {}, StructType())
-    kinds = conversion.prepared
-    stored = StructType(tuple(replace(each, type=stored_form(each.type)) for each in kinds))
-    if stored == records.schema or not stored.fields:  # some strings are read as dates, or nothing is left
-        read = records
-    else:
-        read = _mapped(records, RecordRules(conversion, records.place is not None, records.is_utf8), stored)
-        columns = read.columns
-    return PreparedRecords(
-        records, read, {each.name: (columns[each.name], each.type) for each in kinds}, pending, False, rules
-    )
+    prepared = RowConversion(source, rules, {}, StructType()).prepared
+    return PreparedRecords(records, prepared, pending, False, rules)
 
 
 def _ensure_known(schema: StructType, name: str) -> None:
@@ -241,53 +218,6 @@ def _read_records(batch: pa.RecordBatch, source: StructType, *, is_utf8: bool) -
     columns = batch.columns[: len(schema)]
     values = [fit(each, field.type, batch.num_rows) for each, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(values, schema=schema)
-
-
-# ---- records with the field rules applied ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRules:
-    """Applies the field rules to records. Picklable.
-
-    Args:
-        is_placed: Whether the last column is the location of each record.
-    """
-
-    conversion: RowConversion
-    is_placed: bool
-    is_utf8: bool
-
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a task."""
-        for batch in batches:
-            records = _read_records(batch, self.conversion.source, is_utf8=self.is_utf8)
-            found = self.conversion.prepare(dict(zip(records.schema.names, records.columns, strict=False)))
-            columns = [values for values, _ in found.values()] + ([batch.columns[-1]] if self.is_placed else [])
-            names = [str(number) for number in range(len(found))] + ([SOURCE_PLACE] if self.is_placed else [])
-            yield pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _mapped(records: TypedRecords, rules: RecordRules, stored: StructType) -> TypedRecords:
-    """Return records with the field rules applied, in the types of a schema."""
-    types = StructType(tuple(Field(str(number), each.type) for number, each in enumerate(stored)))
-    placed = StructType((*types.fields, Field(SOURCE_PLACE, PLACE)))
-
-    def run(frame: DataFrame, place: Column | None) -> DataFrame:
-        task = replace(rules, is_placed=place is not None)
-        source = select_records(records, frame, rules.conversion, () if place is None else (place,))
-        return source.mapInArrow(task.run, to_spark(as_nullable(types if place is None else placed)))
-
-    head, unplaced = records.head, records.unplaced
-    return replace(
-        records,
-        frame=run(records.frame, records.place),
-        schema=stored,
-        place=None if records.place is None else F.col(SOURCE_PLACE),
-        unplaced=None if unplaced is None else run(unplaced, None),
-        head=None if head is None else lambda: run(head(), records.place),
-        files=(),
-    )
 
 
 # ---- rows that tasks write -------------------------------------------------------------------------

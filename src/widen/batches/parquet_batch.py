@@ -40,12 +40,11 @@ from widen.batches.column_values import QuarantinedRecord, RowConversion, apply_
 from widen.batches.corrupt_texts import not_utf8
 from widen.batches.frame_batch import (
     TypedBatch,
-    find_column_files,
     find_fields,
     observe_names,
     observe_types,
-    spell_for_all,
     spell_for_proof,
+    split_by_home,
 )
 from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, facts_of, kinds
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
@@ -119,21 +118,9 @@ from widen.sources.listing import SourceFile, SourceFiles
 from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
 from widen.spark.errors import RESTORE_FILE, environment_error
 from widen.spark.spark_types import DataFrame
-from widen.verification.parquet_records import (
-    RebuiltFiles,
-    RecordProof,
-    build_rebuilt_reader,
-    sum_quarantined_texts,
-    sum_rebuilt_batches,
-)
-from widen.verification.records import (
-    ColumnFiles,
-    Digester,
-    Side,
-    TaskReader,
-    build_column_reader,
-    build_row_side,
-)
+from widen.verification.record_sides import RecordPart, build_source_side, build_table_side
+from widen.verification.records import Side
+from widen.verification.typed_records import RecordProof
 
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 """The compressions that Arrow and Spark have in common without a library of their own."""
@@ -221,24 +208,6 @@ class _OnSpark:
     """Holds the same batch on Spark, once something has needed it."""
 
     batch: TypedBatch | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _LocalProof:
-    """How this process compares the records of a batch with rows.
-
-    Args:
-        files: The files of the source, part by part, as they are digested.
-        records: The records that rows of each part stand for.
-    """
-
-    files: Sequence[ColumnFiles]
-    records: Sequence[RecordProof]
-
-    @property
-    def is_columnar(self) -> bool:
-        """Whether the columns of the table are digested like the columns of the source."""
-        return all(each.prepare is None for each in self.files)
 
 
 @dataclass(frozen=True)
@@ -347,76 +316,34 @@ class ParquetBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
-        proof = self._find_proof(schema, policy)
-        if proof is None:
+        if not is_local(self.spark):
             return self._on_spark.source_digests(schema, policy)
-        reader = build_column_reader(self.spark, proof.files)
-        return Side(lambda: self._on_spark.source_digests(schema, policy).digests(), reader=reader)
+        side = build_source_side(self.spark, self._proof_parts(schema, policy))
+        # Only Spark says which rows differ, if some do.
+        return replace(side, digests=lambda: self._on_spark.source_digests(schema, policy).digests())
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
-        proof = self._find_proof(table.schema, policy)
-        if proof is None:
+        if not is_local(self.spark):
             return self._on_spark.table_digests(table, paths, policy, quarantined_records)
-        if proof.is_columnar and quarantined_records is None:
-            rows = partial(table.read, self.spark, paths)
-            spelled = proof.records[0].schema, proof.records[0].policy
-            side = build_row_side(self.spark, rows, *spelled, None, table.task_files(self.spark, paths))
-            sums, reader = side.parts, side.reader
-        else:
-            sums, reader = self._rebuild(proof.records, table, paths, quarantined_records)
+        parts = self._proof_parts(table.schema, policy)
+        own = split_by_home(paths, self._homes, parts)
+        side = build_table_side(self.spark, parts, table, own, quarantined_records)
 
-        def digests() -> DataFrame:  # only Spark says which rows differ, if some do
+        def digests() -> DataFrame:
             return self._on_spark.table_digests(table, paths, policy, quarantined_records).digests()
 
-        return Side(digests, sums, reader)
+        return replace(side, digests=digests)
 
-    def _rebuild(
-        self,
-        proofs: Sequence[RecordProof],
-        table: TableRows,
-        paths: Collection[str],
-        quarantined_records: Callable[[], Rows] | None,
-    ) -> tuple[tuple[tuple[Rows, Digester], ...], TaskReader | None]:
-        """Return readers that sum the records of rows and quarantined texts: rows with digesters, and files."""
-        sums: list[tuple[Rows, Digester]] = []
-        files = []
-        for number, proof in enumerate(proofs):
-            own = [path for path in paths if self._homes.get(path.partition("/")[0]) == number]
-            found = table.task_files(self.spark, own)
-            if found is not None:
-                files.append(RebuiltFiles(proof, found))
-            elif own:
-                sums.append((table.read(self.spark, own), partial(sum_rebuilt_batches, proof)))
-        if quarantined_records is not None:
-            sums.append((quarantined_records(), partial(sum_quarantined_texts, proofs)))
-        return tuple(sums), build_rebuilt_reader(self.spark, files) if files or not sums else None
-
-    def _find_proof(self, schema: StructType, policy: Policy) -> _LocalProof | None:
-        """Return how this process compares the values; None if Spark does, which has then started."""
-        if not is_local(self.spark):
-            return None
-        own = [part.filled(*spell_for_proof(schema, policy, _names_of(part))) for part in self.parts]
-        parts = [ColumnFiles(part.files, part.schema, _value_reader(part.given)) for part in own]
-        spelled = spell_for_all(schema, policy, [part.schema for part in own])
-        hides = policy.excluded or policy.masked
-        columnar = None if hides or spelled is None else find_column_files(parts, *spelled)
-        if columnar is not None and spelled is not None:
-            pairs = zip(own, columnar, strict=True)
-            proofs = [RecordProof(part.schema, *spelled, each.schema) for part, each in pairs]
-            return _LocalProof(columnar, proofs)
-        proofs = [RecordProof(part.schema, *spell_for_proof(schema, policy, part.schema)) for part in own]
-        try:
-            files = [
-                replace(part, prepare=proof.prepare, digested=proof.digested)
-                for part, proof in zip(parts, proofs, strict=True)
-            ]
-        except NotLocal as error:
-            require_spark(self.spark, str(error))
-            return None
-        return _LocalProof(files, proofs)
+    def _proof_parts(self, schema: StructType, policy: Policy) -> list[RecordPart]:
+        parts = []
+        for part in self.parts:
+            spelled = spell_for_proof(schema, policy, _names_of(part))
+            proof = RecordProof(part.filled(*spelled).schema, *spelled)
+            parts.append(RecordPart(proof, part.files, _value_reader(part.given)))
+        return parts
 
     @property
     def _on_spark(self) -> TypedBatch:

@@ -535,14 +535,14 @@ def build_row_side(
     parts: list[tuple[Rows, Digester]] = []
     reader = None
     if files is None or len(files.paths) > MAX_FILES:
-        parts.append((_to_structs(read()), partial(_sum_row_batches, schema, policy)))
+        parts.append((to_structs(read()), partial(_sum_row_batches, schema, policy)))
     else:
         reader = build_file_reader(spark, files, schema, policy)
     if quarantined_records is not None:
         parts.append((quarantined_records(), partial(_sum_quarantined_records, schema, policy)))
 
     def digests() -> DataFrame:
-        rows = digest_records(_to_structs(read()), partial(_read_rows, schema, policy))
+        rows = digest_records(to_structs(read()), partial(_read_rows, schema, policy))
         if quarantined_records is None:
             return rows
         return rows.unionAll(digest_records(quarantined_records(), partial(_read_quarantined_texts, schema, policy)))
@@ -550,7 +550,8 @@ def build_row_side(
     return Side(digests, tuple(parts), reader)
 
 
-def _to_structs(rows: Rows) -> Rows:
+def to_structs(rows: Rows) -> Rows:
+    """Return rows as one struct column; see `ROW`."""
     if isinstance(rows, LocalFrame):
         return rows.mapInArrow(_to_struct_batches, None)
     return rows.select(F.struct("*").alias(ROW))

@@ -24,8 +24,7 @@ from widen.proof.rules import DateString, LocalTimeString, SourceColumn, Timesta
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import MISSING, ColumnSlot, convert
 from widen.rows.shape import build_fast_converter
-from widen.verification import parquet_records
-from widen.verification.frame_records import BACKWARD_CONVERSIONS, family_of
+from widen.verification.restored_values import BACKWARD_CONVERSIONS, TimeText, family_of
 
 TYPES: Mapping[str, DataType] = {
     text: parse_type(text)
@@ -161,19 +160,14 @@ def temporal_takers() -> set[str]:
 
 
 def test_strings_that_are_read_as_dates_come_back_from_every_column_that_takes_them() -> None:
-    pairs = {(family_of(TYPES[text]), family_of(TEMPORAL)) for text in temporal_takers()}
+    pairs = {(family_of(TYPES[text]), family_of(TimeText())) for text in temporal_takers()}
     assert pairs - {*BACKWARD_CONVERSIONS} == set()
-    assert {pair for pair in BACKWARD_CONVERSIONS if pair[1] == family_of(TEMPORAL)} == pairs
+    assert {pair for pair in BACKWARD_CONVERSIONS if pair[1] == family_of(TimeText())} == pairs
 
 
 def test_no_conversion_back_is_without_a_column_that_takes_it() -> None:
     pairs = {
         (family_of(TYPES[text]), family_of(source)) for source in TYPES.values() for text in takers(kind_of(source))
     }
-    pairs |= {(family_of(TYPES[text]), family_of(TEMPORAL)) for text in temporal_takers()}
+    pairs |= {(family_of(TYPES[text]), family_of(TimeText())) for text in temporal_takers()}
     assert {*BACKWARD_CONVERSIONS} - pairs == set()
-
-
-def test_arrow_converts_back_what_spark_does_but_for_strings_that_are_read_as_dates() -> None:
-    by_spark = {pair for pair in BACKWARD_CONVERSIONS if pair[1] != family_of(TEMPORAL)}
-    assert {*parquet_records.BACKWARD_CONVERSIONS} == by_spark

@@ -252,3 +252,39 @@ def test_a_stream_of_the_change_feed_has_every_change(spark: SparkSession, sourc
     changes = Table(tmp_path / "changes").read(spark=spark).toDF(*source.changes(1, spark=spark).columns)
     assert rows_of(changes) == rows_of(source.changes(1, spark=spark))
     assert changes.count() == 30 + 1 + 4
+
+
+def test_a_stream_of_the_change_feed_goes_on_in_new_columns(spark: SparkSession, source: Table, tmp_path: Path) -> None:
+    """A run says that the columns changed, and the next one reads every change once, also where a batch is repeated."""
+    if spark.version < "4.1":
+        return
+    words = {"to": "changes", "readChangeFeed": True, "startingVersion": 1}
+    stream(spark, source, tmp_path, **words)
+    sink, folder = Table(tmp_path / "changes"), tmp_path / "checkpoint-changes"
+    source.update({"v": "'before'"}, "id < 2", spark=spark)
+    rows = spark.readStream.format("widen").options(readChangeFeed="true", startingVersion="1").load(source.location)
+    writer = rows.toDF(*(name.removeprefix("_") for name in rows.columns)).writeStream.format("widen")
+    writer = writer.options(mergeSchema="true", checkpointLocation=str(folder))
+    running = writer.trigger(processingTime="1 second").start(str(tmp_path / "changes"))
+    while sink.refresh().read("v = 'before'", spark=spark).isEmpty():
+        assert not running.awaitTermination(1)
+    old = Table(source.location)
+    source.alter_column("id", type="bigint")
+    source.add_columns({"w": "double"})
+    source.append(spark.sql("SELECT 5000000000 AS id, 'after' AS v, 1.5D AS w"))
+    source.update({"w": "2.5D"}, "id = 5", spark=spark)
+    with pytest.raises(PySparkException, match=r"DELTA_SCHEMA_CHANGED_WITH_VERSION.*Start the stream again") as error:
+        running.awaitTermination(120)
+    assert "Version 6 of" in str(error.value)
+    # The last batch was written, and Spark stopped before it could say so: the batch is read again, in new columns.
+    newest = max(folder.glob("commits/[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    # Each run ends before the next change of columns, or after the last one.
+    stream(spark, source, tmp_path, **words)
+    stream(spark, source, tmp_path, **words)
+    later = source.refresh().changes(6, spark=spark)
+    early = old.changes(1, spark=spark).selectExpr("*", "CAST(NULL AS double) AS w")
+    expected = early.withColumn("id", early.id.cast("bigint")).select(later.columns).unionAll(later)
+    found = sink.refresh().read(spark=spark).select(*(name.removeprefix("_") for name in later.columns))
+    assert rows_of(found.toDF(*later.columns)) == rows_of(expected)

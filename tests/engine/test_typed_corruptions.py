@@ -207,13 +207,15 @@ def test_a_damaged_row_is_never_found_again(
 def is_further(what: str, rows: pa.Table) -> bool:
     """Return whether a fault is a value that is missing in one column of its field, and stands in another.
 
-    The proof takes the value from any column of its field; the others must have the same value, or no value.
+    The proof takes the value from any column of its field. Columns of texts must have it, too; whether a column of
+    numbers or dates can hold it, the proof does not ask.
     """
     row, _, rest = what.removeprefix("row ").partition(": ")
     name, _, fault = rest.partition(" ")
     field = name.partition("_")[0]
     others = (each for each in rows.column_names if each.partition("_")[0] == field and each != name)
-    return fault == "is missing" and any(rows[each][int(row)].as_py() is not None for each in others)
+    is_text = pa.types.is_string(rows.schema.field(name).type)
+    return fault == "is missing" and not is_text and any(rows[each][int(row)].as_py() is not None for each in others)
 
 
 def first_values(kinds: Mapping[str, pa.DataType]) -> dict[str, pa.Array]:

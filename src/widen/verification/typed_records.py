@@ -572,7 +572,10 @@ def _rebuild_field(
     values = reduce(partial(_either, data_type=data_type), chosen) if chosen else pa.nulls(rows, kind)
     if is_checked and (has_rest or len(given) > len(chosen[:1])):
         for slot, back in given:
-            _ensure_agrees(back, values, data_type, slot)
+            _ensure_agrees(back, values, data_type, slot, has_rest=has_rest)
+    if is_checked and not has_rest and values.null_count < len(values):
+        found = [slot for slot, _ in given]
+        ensure(not any(_must_hold(slot, data_type) for slot in slots if slot not in found))
     return values
 
 
@@ -659,23 +662,46 @@ def _either(first: pa.Array, second: pa.Array, data_type: DataType) -> pa.Array:
     return pc.if_else(first.is_valid(), first, second)
 
 
-def _ensure_agrees(given: pa.Array, values: pa.Array, data_type: DataType, slot: SourceColumn) -> None:
-    """Check that the values that a column gives back are the values of their field, or null."""
+def _must_hold(slot: SourceColumn, data_type: DataType) -> bool:
+    """Return whether a column holds all values of a type: it is of this type, or of texts, also inside of arrays.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    leaf, dim = data_type, 0
+    while isinstance(leaf, ArrayType):
+        leaf, dim = leaf.element, dim + 1
+    if slot.dim < dim or _is_nested(leaf) or _is_nested(slot.type):
+        return False
+    return slot.type == leaf or (slot.type == STRING and leaf != BINARY)
+
+
+def _ensure_agrees(
+    given: pa.Array, values: pa.Array, data_type: DataType, slot: SourceColumn, *, has_rest: bool
+) -> None:
+    """Check that the values that a column gives back are the values of their field, or null.
+
+    Args:
+        has_rest: Whether the rescue column may hold values instead of the column; else a column that can hold all
+            values of the type has them.
+    """
     if given.null_count:
         is_given = given.is_valid()
+        is_whole = has_rest or not _must_hold(slot, data_type)
+        ensure(is_whole or values.filter(pc.invert(is_given)).null_count == len(values) - pc.sum(is_given).as_py())
         given, values = given.filter(is_given), values.filter(is_given)
     ensure(not values.null_count)
     match data_type:
         case ArrayType(element):
             ensure(given.value_lengths().equals(values.value_lengths()))
-            _ensure_agrees(given.flatten(), values.flatten(), element, slot)
+            _ensure_agrees(given.flatten(), values.flatten(), element, slot, has_rest=has_rest)
         case MapType(_, value):
             (keys, items), (wanted, others) = entries_of(given), entries_of(values)
             ensure(lengths_of(given).equals(lengths_of(values)) and keys.equals(wanted))
-            _ensure_agrees(items, others, value, slot if slot.value is None else slot.value)
+            inner_slot = slot if slot.value is None else slot.value
+            _ensure_agrees(items, others, value, inner_slot, has_rest=has_rest)
         case StructType(inner):
             for field, one, other in zip(inner, given.flatten(), values.flatten(), strict=True):
-                _ensure_agrees(one, other, field.type, slot)
+                _ensure_agrees(one, other, field.type, slot, has_rest=has_rest)
         case TimeText():
             ensure(bool(pc.all(are_same_times(given, values), min_count=0).as_py()))
         case _:

@@ -128,6 +128,10 @@ SECOND: Mapping[str, tuple[pa.DataType, Any]] = {
 FAULTS: Mapping[str, tuple[str, Any]] = {
     "a column has another value": ("a", 8),
     "a column lacks its value": ("n", None),
+    "a sibling of texts lacks the value": ("a_string", None),
+    "a sibling of the type of the source lacks the value": ("a", None),
+    "an array of texts lacks the value": ("l_array_string", None),
+    "a map of texts lacks a value": ("m_map_string", [("k", None), ("n", None)]),
     "a sibling has another value": ("a_string", "8"),
     "a sibling has no number": ("a_string", "many"),
     "a value goes into a column of another kind": ("f_date", date(2026, 1, 1)),

@@ -33,7 +33,7 @@ from widen.changes.update_delete import delete
 from widen.cli.show_commands import query_iceberg_table
 from widen.files.data_reader import NotLocal
 from widen.files.expressions import plan_condition, query_locally
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit import commit
 from widen.log.file_list import filter_files, from_adds
@@ -149,7 +149,7 @@ def test_no_statistics_lose_a_row() -> None:
     files = pa.Table.from_batches([from_adds([_add(number, part) for number, part in enumerate(PAIRS)])])
     for condition, answers in evaluated():
         needed = {f"{at // 2}.parquet" for at, answer in enumerate(answers) if answer}
-        selection = FileSelection(parse_predicate(condition, SCHEMA), SCHEMA, "none", ())
+        selection = FileSelection(bind_condition(condition, SCHEMA), SCHEMA, "none", ())
         assert needed <= {*filter_files(files, selection)["path"].to_pylist()}, condition
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import Row, SparkSession
 from support.fault import FULL
 from widen.evolution.key_rules import KeyRules
 from widen.files.data_reader import NotLocal, ensure_exact, evaluate
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.proof.canonical import LONG_NUMBER
@@ -158,7 +158,7 @@ def compare_writer(rows: pa.Table, schema: StructType, texts: list[str], found: 
     """Compare what this process finds without Spark, and return of how many conditions it does."""
     count = 0
     for at, text in enumerate(texts):
-        predicate = parse_predicate(as_columns(text, schema), schema)
+        predicate = bind_condition(as_columns(text, schema), schema)
         try:
             ensure_exact(predicate)
         except NotLocal:

@@ -31,7 +31,7 @@ from support.every_pair import PROPERTIES, at, spelled
 from support.one_job import collect_each
 from support.type_change import CASES, Case
 from widen.files import scan_groups as old_decimals
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.scan import plan_read, read_snapshot
 from widen.log.commit import commit
 from widen.log.file_list import to_adds
@@ -235,7 +235,7 @@ def test_no_file_is_skipped_that_holds_a_matching_row(tables: Tables, wheres: li
         ids = tables.ids[layout]
         for number, where in enumerate(wheres, 1):
             matching = {row.id for row in truths if row[number]}
-            groups = plan_read(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
+            groups = plan_read(table.snapshot, bind_condition(where, table.snapshot.schema)).groups
             kept = {id for group in groups for path in group.files["path"].to_pylist() for id in ids[path]}
             assert matching <= kept, (layout, where)
 

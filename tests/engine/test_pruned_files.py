@@ -38,7 +38,7 @@ from support.iceberg_files import append, data_file, embedded_catalog
 from widen.files.data_writer import PartSink, to_arrow_with_ids
 from widen.files.footers import footer_of, leaf_paths
 from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes, to_data_file
 from widen.iceberg.scan_plan import plan_scan, to_micros, to_row_filter
 from widen.iceberg.schema_conversion import to_model
@@ -204,7 +204,7 @@ def ensure_delta_keeps(found: Sequence[Found], forms: Sequence[str]) -> int:
     """Check every condition, and return how many files were skipped."""
     skipped = 0
     for text, matching in found:
-        predicate = parse_predicate(text, SCHEMA)
+        predicate = bind_condition(text, SCHEMA)
         for form in forms:
             kept = _kept(delta_files(form), predicate)
             assert {at for at, numbers in enumerate(SPLIT) if matching & {*numbers}} <= kept, (text, form)
@@ -269,7 +269,7 @@ def ensure_metrics_keep(folder: Path, mode: str, found: Sequence[Found]) -> int:
     files = [(numbers, _write_metrics(folder, schema, mode, numbers)) for numbers in SPLIT]
     skipped, model = 0, to_model(schema)
     for text, matching in found:
-        row_filter = to_row_filter(parse_predicate(text, model), schema)
+        row_filter = to_row_filter(bind_condition(text, model), schema)
         evaluator = _InclusiveMetricsEvaluator(schema, row_filter)
         for numbers, file in files:
             is_kept = evaluator.eval(file)
@@ -339,7 +339,7 @@ def ensure_iceberg_keeps(folder: Path, partition: str, found: Sequence[Found]) -
     table, files = iceberg_partitions(folder, partition)
     schema, skipped = table.schema(), 0
     model, column = to_model(schema), partition.partition(":")[2]
-    bound = [(text, parse_predicate(text, model), matching) for text, matching in found]
+    bound = [(text, bind_condition(text, model), matching) for text, matching in found]
     bound = [each for each in bound if column in _named(each[1])]
     for text, predicate, matching in bound if TRIES_ALL else bound[:40]:
         row_filter = to_row_filter(predicate, schema)

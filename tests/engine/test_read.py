@@ -31,7 +31,7 @@ from widen.errors import (
     UnsupportedTypeChange,
     VersionNotFound,
 )
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames import scan as scans
 from widen.frames.scan import plan_read
 from widen.log.commit import commit
@@ -50,7 +50,7 @@ def history(field: dict[str, Any], entry: dict[str, str] | None) -> dict[str, An
 def kept(table: Table, where: str) -> int:
     """Return how many files are left for Spark."""
     snapshot = table.snapshot
-    return sum(g.files.num_rows for g in plan_read(snapshot, parse_predicate(where, snapshot.schema)).groups)
+    return sum(g.files.num_rows for g in plan_read(snapshot, bind_condition(where, snapshot.schema)).groups)
 
 
 # ---- tables of deltalake ---------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_odd_places_and_long_lists(spark: SparkSession, tmp_path: Path, folder: 
     for number in range(count):
         data = pa.table({"v": pa.array([number], pa.int32()), "x": pa.array([5], pa.int32())})
         add_file(table, f"job{number % 3}/p=a%20{number % 2}/f{number}.parquet", data, {"p": f"a {number % 2}"})
-    assert {g.is_hive for g in plan_read(table.snapshot, parse_predicate("true", table.schema)).groups} == {True}
+    assert {g.is_hive for g in plan_read(table.snapshot, bind_condition("true", table.schema)).groups} == {True}
     assert_same(table.read(spark=spark).collect(), [Row(v=n, p=f"a {n % 2}", x=5) for n in range(count)])
     unpartitioned = widen.create_table(str(tmp_path / folder / "u"), "v int, x int")
     for number in range(count):
@@ -469,7 +469,7 @@ def test_no_row_is_skipped_that_spark_would_find(spark: SparkSession, tmp_path: 
     skips = 0
     for number, where in enumerate(wheres, 1):
         matching = {row.id for row in found if row[number] is True}
-        groups = plan_read(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
+        groups = plan_read(table.snapshot, bind_condition(where, table.snapshot.schema)).groups
         left = {json.loads(text)["minValues"]["id"] for g in groups for text in g.files["stats"].to_pylist()}
         assert matching <= left, where
         skips += len(edges) - len(left)

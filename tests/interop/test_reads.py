@@ -14,7 +14,7 @@ from interop import rows
 from support import every_pair
 from support.every_pair import PROPERTIES, assert_holds, changes, columns, spelled
 from support.type_change import CASES
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.scan import plan_read
 from widen.table import Table, create_table
 
@@ -130,5 +130,5 @@ def hidden(table: Table) -> list[str]:
 
 
 def paths(table: Table, where: str) -> list[Any]:
-    groups = plan_read(table.snapshot, parse_predicate(where, table.snapshot.schema)).groups
+    groups = plan_read(table.snapshot, bind_condition(where, table.snapshot.schema)).groups
     return [path for group in groups for path in group.files["path"].to_pylist()]

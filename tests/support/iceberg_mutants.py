@@ -34,7 +34,7 @@ from support.log_mutants import MEMORY_BYTES, OUTSIDE, SECONDS, TIMERS, _bytes, 
 from widen.errors import WidenError
 from widen.evolution.policy import Policy
 from widen.files import iceberg_columns
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames import iceberg_scan as deleted_rows
 from widen.frames.iceberg_scan import POSITION_DELETES, initial_defaults, read_vectors
 from widen.iceberg.catalog import to_table_name
@@ -248,7 +248,7 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
     initial_defaults(point.schema, metadata.location)
     if point.snapshot is None:
         return
-    row_filter = to_row_filter(parse_predicate(where, schema), point.schema) if where else AlwaysTrue()
+    row_filter = to_row_filter(bind_condition(where, schema), point.schema) if where else AlwaysTrue()
     scan = plan_scan(point.metadata, io, point.snapshot, row_filter)
     mapping = point.metadata.name_mapping()
     for file in scan.files:

@@ -20,7 +20,7 @@ from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.data_reader import NotLocal, ensure_exact, evaluate
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.model.column_path import Path, format_path
 from widen.model.types import BOOLEAN, DOUBLE, LONG, STRING, DataType, Field, StructType
 from widen.rows.row_builder import EXCLUDED
@@ -111,7 +111,7 @@ def _by_types(columns: Sequence[Sequence[_Typed]]) -> Iterator[tuple[tuple[DataT
 def _evaluate(
     rules: KeyRules, schema: StructType, names: Sequence[str | None], types: Sequence[DataType | None], rows: pa.Table
 ) -> pa.Array:
-    predicate = parse_predicate(rules.deletes_with(schema, names), schema)
+    predicate = bind_condition(rules.deletes_with(schema, names), schema)
     try:
         if _NESTED in types:
             raise NotLocal("an object or an array is not compared")

@@ -52,7 +52,7 @@ from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.files.expressions import find_types
-from widen.files.predicates import PredicateScope, parse_predicate
+from widen.files.predicates import PredicateScope, bind_condition
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
 from widen.frames.physical_layout import NO_PROTOCOL, breaks_a_rule, check_rows, fill_missing_columns, has_length_rules
 from widen.frames.scan import location_key
@@ -469,7 +469,7 @@ class SelectedRows:
             return IcebergScan((), ())
         # A row without a match may change then, so no file can be left out.
         if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
-            predicate = parse_predicate(merge.on, PredicateScope(self.schema, merge.target_alias, merge.source_alias))
+            predicate = bind_condition(merge.on, PredicateScope(self.schema, merge.target_alias, merge.source_alias))
         return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
 
     @cached_property
@@ -532,7 +532,7 @@ class SelectedRows:
             return IcebergScan((), ())
         if self.where is not None and not is_local(self.session):
             ensure_deterministic_condition(self._empty, self.where)
-        predicate = parse_predicate(self.where, self.schema) if isinstance(self.where, str) else UnknownPredicate()
+        predicate = bind_condition(self.where, self.schema)
         return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
 
     @cached_property

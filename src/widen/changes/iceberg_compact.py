@@ -22,7 +22,7 @@ from widen.changes.rewrite_files import Candidate, pack_files
 from widen.errors import InvalidOption, JobFailed
 from widen.files.iceberg_columns import has_old_types, read_schemas
 from widen.files.parquet_encoding import read_size
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import IcebergSource, delete_test, read_iceberg_files
 from widen.frames.table_writers import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
 from widen.iceberg.catalog import TableName
@@ -132,7 +132,7 @@ class IcebergCompaction:
         plan = _BinPlan(table, point, schema, request.target_bytes or size, IcebergScan((), ()), ())
         if point.snapshot is None:
             return plan
-        predicate = UnknownPredicate() if request.where is None else parse_predicate(request.where, schema)
+        predicate = bind_condition(request.where, schema)
         scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(predicate, point.schema))
         plan = replace(plan, scan=scan)
         return replace(plan, tasks=self._old_files(plan) if request.only_old else self._small_files(plan))

@@ -29,7 +29,7 @@ from widen.files.data_writer import struct_leaf
 from widen.files.deleted_rows import FILE, ROW, mark_rows
 from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import (
     IcebergSource,
     are_few_positions,
@@ -196,7 +196,7 @@ class IcebergFold:
         point = self._source.point
         if point.snapshot is None:
             return IcebergScan((), ())
-        row_filter = to_row_filter(parse_predicate(has_value(self.plan), self.schema), point.schema)
+        row_filter = to_row_filter(bind_condition(has_value(self.plan), self.schema), point.schema)
         scan = plan_scan(point.metadata, self.table.io, point.snapshot, row_filter)
         older = {entry.data_file.file_path for entry in self._entries if self._is_older(entry)}
         return replace(scan, files=tuple(file for file in scan.files if file.path not in older))

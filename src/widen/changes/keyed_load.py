@@ -42,7 +42,7 @@ from widen.evolution.key_rules import (
 )
 from widen.files.arrow_types import count_up, one_array, to_arrow
 from widen.files.data_reader import FileScan, NotLocal, ensure_exact, evaluate
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.json.field_rules import VALID_TO
 from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.snapshot import Snapshot
@@ -216,7 +216,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
         return None
     condition = rules.deletes(schema)
-    deletes = None if condition is None else parse_predicate(condition, schema)
+    deletes = None if condition is None else bind_condition(condition, schema)
     if deletes is not None:
         ensure_exact(deletes)
     places = [place for each in (*keys, order, until) if each is not None for place in each.places]

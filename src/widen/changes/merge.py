@@ -28,7 +28,7 @@ from widen.changes.change_context import ChangeContext, ChangeResult
 from widen.changes.spark_changes import change_via_materialized_rows
 from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
 from widen.files.deleted_rows import FILE, ROW
-from widen.files.predicates import PredicateScope, parse_predicate
+from widen.files.predicates import PredicateScope, bind_condition
 from widen.frames.physical_layout import cast_to_table_type, default_value, next_identity_values
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, as_nullable, resolve
@@ -136,7 +136,7 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     predicate: Predicate = UnknownPredicate()
     # A row without a match may change then, so no file can be left out.
     if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
-        predicate = parse_predicate(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
+        predicate = bind_condition(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
     check = None if merge.takes_any else refuse_several_matches
     decision = MergeDecision(context, merge)

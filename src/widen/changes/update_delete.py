@@ -18,7 +18,7 @@ from widen.changes.spark_changes import change_in_place
 from widen.evolution.unify import FoldPlan, FoldResult, Rest
 from widen.files.data_reader import NotLocal
 from widen.files.expressions import find_types
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.file_filters import files_in_partitions, files_in_same_partitions
 from widen.frames.physical_layout import fill_missing_columns
 from widen.frames.scan import read_snapshot
@@ -134,7 +134,7 @@ def _ensure_assignable(snapshot: Snapshot, types: Mapping[Path, DataType]) -> No
 def _change_context(spark: Session, snapshot: Snapshot, where: Expression | None, metadata: Metadata) -> ChangeContext:
     if where is not None and not is_local(spark):
         ensure_deterministic_condition(_empty_result(require_spark(spark, READS), snapshot), where)
-    predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
+    predicate = bind_condition(where, snapshot.schema)
     return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))
 
 
@@ -255,7 +255,7 @@ def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
 
 def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
     """Rewrite the files that have values in the column, and return the result. Nothing is committed."""
-    selection = select_files(snapshot, parse_predicate(has_value(fold), snapshot.schema))
+    selection = select_files(snapshot, bind_condition(has_value(fold), snapshot.schema))
     context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
     return change_in_place(
         context, change_condition(fold, rest), folded_columns(snapshot.schema, fold), ChangeKind.UPDATE

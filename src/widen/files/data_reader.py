@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias
 from typing import Protocol as Interface
 
 import msgspec
@@ -500,7 +500,7 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
 
 # ---- conditions ------------------------------------------------------------------------------------
 
-_COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
+COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
     "<": pc.less,
@@ -509,29 +509,38 @@ _COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
     ">=": pc.greater_equal,
 }
 _FLOATING = frozenset({"float", "double"})
-_COMPARED = _FLOATING | {"boolean", "byte", "short", "integer", "long", "decimal", "string"}
-_COMPARED |= {"date", "timestamp", "timestamp_ntz"}
+
+RowTest: TypeAlias = Callable[[pa.Table], Any]
+"""Returns for each row whether it fulfils a condition: true, false or null."""
 
 
-def ensure_exact(predicate: Predicate) -> None:
+def leave_to_spark(part: Any) -> RowTest:
+    """Refuse a part of a condition that was not bound."""
+    raise NotLocal("the condition is not a comparison of columns with constants")
+
+
+def ensure_exact(predicate: Predicate, test_part: Callable[[Any], RowTest] = leave_to_spark) -> None:
     """Check that Arrow evaluates a condition as Spark does.
+
+    Args:
+        test_part: Returns the test of a part that is not bound, or raises `NotLocal`.
 
     Raises:
         NotLocal: it does not, or a part of it was not understood.
     """
     match predicate:
         case And(left, right) | Or(left, right):
-            ensure_exact(left)
-            ensure_exact(right)
+            ensure_exact(left, test_part)
+            ensure_exact(right, test_part)
         case Not(inner):
-            ensure_exact(inner)
-        case Compare(_, data_type) if plain_name(data_type) not in _COMPARED:
-            raise NotLocal(f"the condition compares values of the type {data_type.sql}")
-        case UnknownPredicate():
-            raise NotLocal("the condition is not a comparison of columns with constants")
+            ensure_exact(inner, test_part)
+        case UnknownPredicate(part):
+            test_part(part)
 
 
-def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
+def evaluate(
+    predicate: Predicate, rows: pa.Table, test_part: Callable[[Any], RowTest] = leave_to_spark
+) -> pa.ChunkedArray:
     """Return for each row whether a condition is true, false or null, as Spark does.
 
     Args:
@@ -540,11 +549,11 @@ def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
     """
     match predicate:
         case And(left, right):
-            return pc.and_kleene(evaluate(left, rows), evaluate(right, rows))
+            return pc.and_kleene(evaluate(left, rows, test_part), evaluate(right, rows, test_part))
         case Or(left, right):
-            return pc.or_kleene(evaluate(left, rows), evaluate(right, rows))
+            return pc.or_kleene(evaluate(left, rows, test_part), evaluate(right, rows, test_part))
         case Not(inner):
-            return pc.invert(evaluate(inner, rows))
+            return pc.invert(evaluate(inner, rows, test_part))
         case IsNull(path, _):
             return pc.is_null(find_leaf(rows, path))
         case ConstantPredicate(result):
@@ -553,13 +562,14 @@ def evaluate(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
             return pc.if_else(pc.is_valid(find_leaf(rows, path)), pa.scalar(result, pa.bool_()), None)
         case Compare(path, data_type, operator, value) if plain_name(data_type) not in _FLOATING:
             constant = pa.scalar(value, to_arrow(data_type))
-            return _COMPARE[operator](find_leaf(rows, path).cast(constant.type), constant)
+            return COMPARE[operator](find_leaf(rows, path).cast(constant.type), constant)
         case Compare(path, _, operator, value):
             # Spark compares floats as doubles, and NaN is above every number for it.
             doubles = find_leaf(rows, path).cast(pa.float64())
-            result = _COMPARE[operator](doubles, pa.scalar(value, pa.float64()))
+            result = COMPARE[operator](doubles, pa.scalar(value, pa.float64()))
             return pc.or_(result, pc.is_nan(doubles)) if operator in (">", ">=") else result
-    raise NotLocal("the condition is not a comparison of columns with constants")
+        case UnknownPredicate(part):
+            return test_part(part)(rows)
 
 
 def find_leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:

@@ -23,13 +23,18 @@ from widen.errors import InvalidCondition, InvalidOption, InvalidType
 from widen.evolution.unify import unify_schema
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.conversions import convert_values
-from widen.files.data_reader import NotLocal, RowSlice, ensure_exact, evaluate, find_leaf, plan_local_scan
-from widen.files.predicates import (
-    PredicateScope,
-    parse_like,
-    parse_predicate,
-    translate_condition,
+from widen.files.data_reader import (
+    COMPARE,
+    NotLocal,
+    RowSlice,
+    RowTest,
+    ensure_exact,
+    evaluate,
+    find_leaf,
+    leave_to_spark,
+    plan_local_scan,
 )
+from widen.files.predicates import OPERATORS, PredicateScope, bind_condition, parse_like, read_literal
 from widen.limits import QUERY_BYTES
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, select_files
@@ -54,7 +59,6 @@ from widen.model.types import (
     plain_name,
 )
 from widen.protocol.data_skipping import Predicate
-from widen.schema.table_state import parse_expression
 from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
@@ -130,8 +134,8 @@ def query_files(
     columns = chosen or [(each.name, _column_of(each.name)) for each in scope.columns.values()]
     if len({name_key(name) for name, _ in columns}) < len(columns):
         raise NotLocal("it selects a column twice")
-    predicate = None if where is None else parse_predicate(where, table_schema)
-    test = None if where is None or predicate is None else _test_rows(where, predicate, table_schema)
+    predicate = None if where is None else bind_condition(where, table_schema)
+    test = None if predicate is None else _test_rows(predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > QUERY_BYTES:
@@ -154,10 +158,6 @@ def query_files(
     return schema, whole if limit is None else whole.slice(0, limit)
 
 
-RowTest: TypeAlias = Callable[[pa.Table], Any]
-"""Returns for each row whether it fulfils a condition: true, false or null."""
-
-
 def plain_sql(expression: Expression) -> str:
     """Return an expression in SQL whose meaning does not depend on the session.
 
@@ -173,55 +173,31 @@ def plan_condition(where: str, schema: StructType) -> RowTest:
     """Return the test of a condition on rows with columns of a table, named as there; Spark has accepted the condition,
     or will not see it.
     """
-    return _test_rows(where, parse_predicate(where, schema), schema)
+    return _test_rows(bind_condition(where, schema), schema)
 
 
-def _test_rows(where: str, predicate: Predicate, schema: StructType) -> RowTest:
+def _test_rows(condition: Predicate, schema: StructType) -> RowTest:
     """Return the test of a condition.
-
-    Args:
-        predicate: The same condition, whose parts that it cannot express are unknown.
 
     Raises:
         NotLocal: only Spark evaluates it.
     """
-    try:
-        ensure_exact(predicate)
-    except NotLocal:
-        if "\\" in where:
-            raise
-        try:
-            return _test_node(parse_expression(where), PredicateScope(schema))
-        except (errors.SqlglotError, RecursionError) as error:
-            raise NotLocal("the condition cannot be parsed here") from error
-    return partial(evaluate, predicate)
+    test_part = partial(_test_part, schema)
+    ensure_exact(condition, test_part)
+    return partial(evaluate, condition, test_part=test_part)
 
 
-def _test_node(node: Any, scope: PredicateScope) -> RowTest:
-    match node:
-        case sql.Paren():
-            return _test_node(node.this, scope)
-        case sql.Not():
-            inner = _test_node(node.this, scope)
-            return lambda rows: pc.invert(inner(rows))
-        case sql.And() | sql.Or():
-            combine = pc.and_kleene if isinstance(node, sql.And) else pc.or_kleene
-            left, right = _test_node(node.this, scope), _test_node(node.expression, scope)
-            return lambda rows: combine(left(rows), right(rows))
-    like = parse_like(node, scope)
+def _test_part(schema: StructType, part: Any) -> RowTest:
+    """Return the test of a part of a condition that is not bound: LIKE, or a comparison of computed integers."""
+    like = parse_like(part, PredicateScope(schema))
     if like is not None:
         path, pattern, is_negated = like
         return lambda rows: pc.xor(pc.match_like(find_leaf(rows, path), pattern), is_negated)
-    predicate = translate_condition(node, scope)
-    try:
-        ensure_exact(predicate)
-    except NotLocal:
-        if type(node).__name__ not in _COMPARISONS:
-            raise
-        test = partial(_compare_rows, _table_scope(scope.schema), node)
-        test(_no_rows(scope.schema))
-        return test
-    return partial(evaluate, predicate)
+    if type(part).__name__ not in OPERATORS:
+        return leave_to_spark(part)
+    test = partial(_compare_rows, _table_scope(schema), part)
+    test(_no_rows(schema))
+    return test
 
 
 def _compare_rows(scope: _Scope, node: Any, rows: pa.Table) -> pa.Array:
@@ -475,14 +451,10 @@ class _Evaluator:
                 return _field_of(self.value(node.this), node.expression.name, node)
             case sql.Bracket() if not node.args.get("offset") and len(node.expressions) == 1:
                 return self._element(node)
-            case sql.Literal():
-                return self._repeat(*_literal(node))
-            case sql.Boolean():
-                return self._repeat(bool(node.this), BOOLEAN)
+            case sql.Literal() | sql.Boolean() | sql.Neg(this=sql.Literal()) | sql.Cast(this=sql.Literal()):
+                return self._constant(node)
             case sql.Cast():
-                return self._cast(node)
-            case sql.Neg() if isinstance(node.this, sql.Literal) and node.this.name in _SMALLEST:
-                return self._repeat(*_SMALLEST[node.this.name])
+                return _cast(self.value(node.this), parse_type(node.to.sql("spark")), node)
             case sql.Neg():
                 return _negate(self.value(node.this), node)
             case sql.Add() | sql.Sub() | sql.Mul() | sql.Div():
@@ -546,15 +518,11 @@ class _Evaluator:
         places = pc.if_else(lengths.is_valid(), pc.add(starts, at), empty)
         return _Computed(value.values.values.take(places), value.type.element)
 
-    def _cast(self, node: Any) -> _Computed:
-        new = parse_type(node.to.sql("spark"))
-        if isinstance(node.this, sql.Literal):
-            text = node.this.name
-            limit = 2**31 if new == INTEGER else 2**63 if new == LONG else 0
-            if node.this.is_string or not text.isdecimal() or int(text) >= limit:
-                raise _unknown(node)
-            return self._repeat(int(text), new)
-        return _cast(self.value(node.this), new, node)
+    def _constant(self, node: Any) -> _Computed:
+        literal = read_literal(node)
+        if literal is None or not (literal.type in _PLAIN or isinstance(literal.value, Decimal)):
+            raise _unknown(node)
+        return self._repeat(literal.value, literal.type)
 
     def _coalesce(self, node: Any) -> _Computed:
         parts = [self.value(each) for each in (node.this, *node.expressions)]
@@ -610,31 +578,8 @@ def _field_of(value: _Computed, name: str, node: Any) -> _Computed:
     return _Computed(value.values.flatten()[place], value.type.fields[place].type)
 
 
-def _literal(node: Any) -> tuple[Any, DataType]:
-    """Return a literal and the type that Spark gives it."""
-    text = node.name
-    if node.is_string:
-        return text, STRING
-    if text.isdecimal():
-        number = int(text)
-        if number < 2**63:
-            return number, INTEGER if number < 2**31 else LONG
-    elif "e" not in text.lower() and text.replace(".", "", 1).isdecimal():
-        value = Decimal(text)
-        _, digits, exponent = value.as_tuple()
-        assert isinstance(exponent, int)
-        scale = -exponent
-        precision = max(len(digits), scale)
-        if 0 <= scale <= precision <= 38:
-            return value, DecimalType(precision, scale)
-    raise _unknown(node)
-
-
-_SMALLEST: Mapping[str, tuple[int, DataType]] = {
-    str(2**31): (-(2**31), INTEGER),
-    str(2**63): (-(2**63), LONG),
-}
-"""Literals that Spark takes for a number of this type after a minus, by their text."""
+_PLAIN = frozenset({INTEGER, LONG, STRING, BOOLEAN})
+"""The types of constants in expressions, beside decimals."""
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------
@@ -696,7 +641,9 @@ def _remainder(left: _Computed, right: _Computed, node: Any) -> _Computed:
 def _compare(left: _Computed, right: _Computed, node: Any) -> _Computed:
     """Return whether integers are equal, or less, and so on; null where one of them is."""
     arrow = to_arrow(_wider_integer(left, right, node))
-    return _Computed(_COMPARISONS[type(node).__name__](left.values.cast(arrow), right.values.cast(arrow)), BOOLEAN)
+    return _Computed(
+        COMPARE[OPERATORS[type(node).__name__]](left.values.cast(arrow), right.values.cast(arrow)), BOOLEAN
+    )
 
 
 def _wider_integer(left: _Computed, right: _Computed, node: Any) -> DataType:
@@ -704,15 +651,6 @@ def _wider_integer(left: _Computed, right: _Computed, node: Any) -> DataType:
         raise _unknown(node)
     return max((left.type, right.type), key=lambda each: _INTEGERS.index(plain_name(each)))
 
-
-_COMPARISONS: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
-    "EQ": pc.equal,
-    "NEQ": pc.not_equal,
-    "LT": pc.less,
-    "LTE": pc.less_equal,
-    "GT": pc.greater,
-    "GTE": pc.greater_equal,
-}
 
 _ARITHMETIC: Mapping[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
     "Add": pc.add_checked,

@@ -18,18 +18,25 @@ from widen.model.column_path import Path, is_struct_path, nearest_field, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BOOLEAN,
+    BYTE,
     DATE,
     DOUBLE,
+    FLOAT,
+    INTEGER,
+    LONG,
+    SHORT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    VOID,
     DataType,
+    DecimalType,
     StructType,
     is_atomic,
     name_key,
 )
 from widen.protocol.column_metadata import COLLATIONS, char_lengths
-from widen.protocol.comparison import Constant, bind_comparison, bind_list
+from widen.protocol.comparison import Literal, bind_comparison, bind_list, bind_literal
 from widen.protocol.data_skipping import (
     And,
     ConstantPredicate,
@@ -39,8 +46,9 @@ from widen.protocol.data_skipping import (
     Predicate,
     UnknownPredicate,
 )
-from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
+from widen.protocol.partition_values import UnknownValue, is_float32, parse_partition_value
 from widen.schema.table_state import parse_expression
+from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
     from sqlglot import errors
@@ -48,12 +56,10 @@ if TYPE_CHECKING:
 else:
     errors, sql = map(import_lazily, ("sqlglot.errors", "sqlglot.expressions"))
 
-_OPERATORS: Mapping[str, str] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+OPERATORS: Mapping[str, str] = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 """The operators by the names of sqlglot's classes."""
 
 _MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_TIMES = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
 _MOST_DIGITS = 38
 _PLAIN_NUMBER = re.compile(r"\d+(\.\d*)?|\.\d+")
 
@@ -77,16 +83,6 @@ class PredicateScope:
         """The lengths of columns of char(n)."""
         return {path: length for path, length in char_lengths(self.schema).items() if len(path) == 1}
 
-    def pad(self, path: Path, value: Constant) -> Constant:
-        """Return a constant as Spark compares it with a column: as long as char(n), but not beside a field of a struct.
-
-        A constant that is longer is compared with longer texts, which is the same if the rest is spaces.
-        """
-        length = self.char_lengths.get(path)
-        if length is None or not isinstance(value, str):
-            return value
-        return UNKNOWN if value[length:].strip(" ") else value[:length].ljust(length)
-
     def find(self, names: tuple[str, ...]) -> tuple[Path, DataType] | None:
         """Return a leaf column that is not inside an array or a map, and not collated, or None."""
         first = name_key(names[0])
@@ -103,21 +99,21 @@ class PredicateScope:
         return None if COLLATIONS in nearest_field(self.schema, path).metadata else (path, data_type)
 
 
-def parse_predicate(text: str, scope: StructType | PredicateScope) -> Predicate:
-    """Return a condition in Spark SQL as a predicate; parts that are not understood become `UnknownPredicate`.
+def bind_condition(where: Expression | None, scope: StructType | PredicateScope) -> Predicate:
+    """Return a condition, bound to the columns; parts that are not understood become `UnknownPredicate`.
 
     Args:
-        text: The condition. It is not validated, because Spark parses the same text.
+        where: The condition in Spark SQL, which is not validated, because Spark parses the same text. Nothing is known
+            of a Column, or without a condition.
         scope: The columns that it may use: the columns of a table, or of a table with an alias.
     """
-    columns = scope if isinstance(scope, PredicateScope) else PredicateScope(scope)
-    if "\\" in text:  # sqlglot and Spark read escapes differently
+    if not isinstance(where, str) or "\\" in where:  # sqlglot and Spark read escapes differently
         return UnknownPredicate()
     try:
-        parsed = parse_expression(text)
+        parsed = parse_expression(where)
     except (errors.SqlglotError, RecursionError):
         return UnknownPredicate()
-    return translate_condition(parsed, columns)
+    return _bind(parsed, scope if isinstance(scope, PredicateScope) else PredicateScope(scope))
 
 
 def parse_like(node: Any, scope: PredicateScope) -> tuple[Path, str, bool] | None:
@@ -133,17 +129,16 @@ def parse_like(node: Any, scope: PredicateScope) -> tuple[Path, str, bool] | Non
     return (column[0], pattern.name, bool(node.args.get("negate"))) if is_text else None
 
 
-def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
-    """Return a condition that sqlglot has parsed as a predicate; see `parse_predicate`."""
+def _bind(node: Any, scope: PredicateScope) -> Predicate:
     match node:
         case sql.Paren():
-            return translate_condition(node.this, scope)
+            return _bind(node.this, scope)
         case sql.And():
-            return And(translate_condition(node.this, scope), translate_condition(node.expression, scope))
+            return And(_bind(node.this, scope), _bind(node.expression, scope))
         case sql.Or():
-            return Or(translate_condition(node.this, scope), translate_condition(node.expression, scope))
+            return Or(_bind(node.this, scope), _bind(node.expression, scope))
         case sql.Not():
-            return Not(translate_condition(node.this, scope))
+            return Not(_bind(node.this, scope))
         case sql.Is():
             return _is_null(node, scope)
         case sql.Between():
@@ -154,10 +149,12 @@ def translate_condition(node: Any, scope: PredicateScope) -> Predicate:
             return ConstantPredicate(None)
         case sql.Null():
             return ConstantPredicate(None)
-    sign = _OPERATORS.get(type(node).__name__)
-    if sign:
-        return _compare(node.this, sign, node.expression, scope)
-    column = _column(node, scope)
+    sign = OPERATORS.get(type(node).__name__)
+    bound = _compare(node.this, sign, node.expression, scope) if sign else _is_true(_column(node, scope))
+    return UnknownPredicate(node) if isinstance(bound, UnknownPredicate) else bound
+
+
+def _is_true(column: tuple[Path, DataType] | None) -> Predicate:
     return bind_comparison(*column, "=", True) if column and column[1] == BOOLEAN else UnknownPredicate()
 
 
@@ -186,16 +183,7 @@ def _in(node: sql.In, scope: PredicateScope) -> Predicate:
     column = _column(node.this, scope)
     if column is None:
         return UnknownPredicate()
-    path, data_type = column
-    items = node.expressions
-    has_texts = data_type in _TIMES and any(isinstance(item, sql.Literal) for item in items)
-    # Without ANSI mode, Spark compares these as texts, which is the same for days that are written as it writes them.
-    if has_texts and not (data_type == DATE and all(_DAY.fullmatch(item.name) for item in items)):
-        return UnknownPredicate()
-    constants = [scope.pad(path, _constant(item, data_type)) for item in items]
-    if None in constants and path in scope.char_lengths:
-        return UnknownPredicate()
-    return bind_list(path, data_type, constants)
+    return bind_list(*column, list(map(read_literal, node.expressions)), scope.char_lengths.get(column[0]))
 
 
 def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predicate:
@@ -206,8 +194,7 @@ def _compare(left: Any, sign: str, right: Any, scope: PredicateScope) -> Predica
         column, constant, sign = _column(right, scope), left, _MIRRORED[sign]
     if column is None:
         return UnknownPredicate()
-    path, data_type = column
-    return bind_comparison(path, data_type, sign, scope.pad(path, _constant(constant, data_type)))
+    return bind_literal(*column, sign, read_literal(constant), scope.char_lengths.get(column[0]))
 
 
 def _is_null_constant(node: Any) -> bool:
@@ -241,113 +228,98 @@ def _names(node: Any) -> Iterator[str]:
             yield ""
 
 
-def _constant(node: Any, data_type: DataType) -> Constant:
+def read_literal(node: Any) -> Literal | None:
+    """Return a constant that sqlglot has parsed; None for other nodes, or if the session decides what it is."""
     match node:
         case sql.Paren():
-            return _constant(node.this, data_type)
+            return read_literal(node.this)
         case sql.Neg():
-            return _negate(_constant(node.this, data_type))
+            return _negate(node.this)
         case sql.Null():
-            return None
+            return Literal(None, VOID)
         case sql.Boolean():
-            return bool(node.this)
+            return Literal(bool(node.this), BOOLEAN)
         case sql.Literal():
-            return _quoted_constant(node.name, data_type) if node.is_string else _number(node.name)
+            return Literal(node.name, STRING) if node.is_string else _number(node.name)
         case sql.Cast() if isinstance(node.this, sql.Literal):
-            return _typed_constant(node.this, node.to, data_type)
-    return UNKNOWN
+            return _typed_literal(node.this, node.to)
+    return None
 
 
-def _negate(value: Constant) -> Constant:
-    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value in _SMALLEST:
-        return UNKNOWN
-    return value.copy_negate() if isinstance(value, Decimal) else -value
+def _negate(node: Any) -> Literal | None:
+    literal = read_literal(node)
+    value = None if literal is None else literal.value
+    if literal is None or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)) or value in _SMALLEST:
+        return None
+    if isinstance(node, sql.Literal) and -value in _SMALLEST:
+        return Literal(-value, _SMALLEST[-value])
+    return Literal(value.copy_negate() if isinstance(value, Decimal) else -value, literal.type)
 
 
-_SMALLEST = (-(2**31), -(2**63))
-"""The integers whose negation is not an integer of the same type."""
+_SMALLEST: Mapping[Any, DataType] = {-(2**31): INTEGER, -(2**63): LONG}
+"""The integers whose negation is not of the same type; after a minus, Spark takes their digits for that type."""
 
 
-def _number(text: str) -> int | float | Decimal | UnknownValue:
+def _number(text: str) -> Literal | None:
     """Return an integer or a decimal; with an exponent, Spark parses a double."""
     if _PLAIN_NUMBER.fullmatch(text):
         plain = Decimal(text)
-        if len(plain.as_tuple().digits) > _MOST_DIGITS or -int(plain.as_tuple().exponent) > _MOST_DIGITS:
-            return UNKNOWN
-        return int(text) if text.isdecimal() else plain
+        _, digits, exponent = plain.as_tuple()
+        scale = -int(exponent)
+        if max(len(digits), scale) > _MOST_DIGITS:
+            return None
+        data_type: DataType = DecimalType(max(len(digits), scale), scale)
+        if not text.isdecimal():
+            return Literal(plain, data_type)
+        whole = int(text)
+        return Literal(whole, INTEGER if whole < 2**31 else LONG if whole < 2**63 else data_type)
     try:
         number = float(text)
     except ValueError:
-        return UNKNOWN
-    return number if math.isfinite(number) else UNKNOWN
+        return None
+    return Literal(number, DOUBLE) if math.isfinite(number) else None
 
 
-def _quoted_constant(text: str, data_type: DataType) -> Constant:
-    """Return a quoted constant in the type of the column, if Spark would cast it to that type."""
-    return _parse_constant(text, data_type) if str(data_type) in _QUOTED else UNKNOWN
-
-
-def _typed_constant(literal: sql.Literal, target: sql.DataType, data_type: DataType) -> Constant:
+def _typed_literal(literal: sql.Literal, target: sql.DataType) -> Literal | None:
     """Return a typed constant: 3L, 3.5D, double('NaN'), DATE '2024-01-01', TIMESTAMP '2024-01-01T00:00:00Z'."""
-    kind, text = target.this, literal.name
-    if kind is sql.DataType.Type.DOUBLE:
-        return _double(text)
-    if kind is sql.DataType.Type.FLOAT:
-        number = _double(text)
-        is_exact = isinstance(number, float) and (is_float32(number) or not math.isfinite(number))
-        return number if is_exact and str(data_type) in ("float", "double") else UNKNOWN
-    if kind is sql.DataType.Type.DECIMAL:
+    name, text = getattr(target.this, "name", ""), literal.name
+    if name in ("DOUBLE", "FLOAT"):
+        number, is_float = _double(text), name == "FLOAT"
+        if number is None or (is_float and math.isfinite(number) and not is_float32(number)):
+            return None
+        return Literal(number, FLOAT if is_float else DOUBLE)
+    if name == "DECIMAL":
         return _decimal(text, [each.name for each in target.expressions])
     if not literal.is_string:
-        whole = _number(text)
-        return whole if isinstance(whole, int) and whole < _INTEGERS.get(getattr(kind, "name", ""), 0) else UNKNOWN
-    if kind is sql.DataType.Type.DATE:
-        day = _parse_constant(text, DATE)
-        is_kept = data_type == DATE or isinstance(day, UnknownValue)
-        return day if is_kept else _parse_constant(f"{day} 00:00:00", TIMESTAMP_NTZ)
-    if kind is sql.DataType.Type.TIMESTAMPNTZ:
-        return _parse_constant(text, TIMESTAMP_NTZ)
-    return _parse_constant(text, TIMESTAMP) if kind is sql.DataType.Type.TIMESTAMPTZ else UNKNOWN
+        whole, (data_type, limit) = _number(text), _INTEGERS.get(name, (VOID, 0))
+        is_known = whole is not None and type(whole.value) is int and whole.value < limit
+        return Literal(whole.value, data_type) if whole is not None and is_known else None
+    value = parse_partition_value(text, _TIMES[name]) if name in _TIMES else None
+    return None if value is None or isinstance(value, UnknownValue) else Literal(value, _TIMES[name])
 
 
-def _double(text: str) -> float | UnknownValue:
+_TIMES: Mapping[str, DataType] = {"DATE": DATE, "TIMESTAMPNTZ": TIMESTAMP_NTZ, "TIMESTAMPTZ": TIMESTAMP}
+_INTEGERS: Mapping[str, tuple[DataType, int]] = {
+    "TINYINT": (BYTE, 2**7),
+    "SMALLINT": (SHORT, 2**15),
+    "INT": (INTEGER, 2**31),
+    "BIGINT": (LONG, 2**63),
+}
+"""The types of typed constants and their exclusive upper limits; a session may truncate or refuse greater ones."""
+
+
+def _double(text: str) -> float | None:
     if text == "NaN":
         return math.nan
     number = parse_partition_value(text, DOUBLE)
-    return number if isinstance(number, float) and (math.isfinite(number) or "inf" in text.lower()) else UNKNOWN
+    return number if isinstance(number, float) and (math.isfinite(number) or "inf" in text.lower()) else None
 
 
-def _decimal(text: str, parameters: Sequence[str]) -> Decimal | UnknownValue:
+def _decimal(text: str, parameters: Sequence[str]) -> Literal | None:
     """Return a decimal with a suffix, 5.50BD: its type has as many digits as it shows."""
     if not _PLAIN_NUMBER.fullmatch(text):
-        return UNKNOWN
+        return None
     number = Decimal(text)
     _, digits, exponent = number.as_tuple()
-    scale = -int(exponent)
-    return number if [*parameters] == [str(max(len(digits), scale)), str(scale)] else UNKNOWN
-
-
-def _parse_constant(text: str, data_type: DataType) -> Scalar | UnknownValue:
-    if data_type == STRING:
-        return text
-    value = parse_partition_value(text, data_type)
-    return UNKNOWN if value is None else value
-
-
-_QUOTED = frozenset({"string", "date", "timestamp", "timestamp_ntz"})
-_INTEGERS: Mapping[str, int] = {"TINYINT": 2**7, "SMALLINT": 2**15, "INT": 2**31, "BIGINT": 2**63}
-"""The exclusive upper limits of typed constants; a session may truncate or refuse greater ones."""
-
-
-# Filters on fields of rebuilt structs, in terms of the columns of the files: Spark itself cannot push those.
-#
-# They are added to the caller's own condition, and only let Spark skip row groups and rows that do not match. So
-# old files are skipped like new ones.
-
-
-# Partitions as rows, so that Spark evaluates conditions on them and compares them.
-#
-# The log may have several texts for one value, e.g. one from before and one from after a type change. So values are
-# compared instead of texts, in the types of a read.
-#
-# Source: PROTOCOL.md#partition-value-serialization
+    shown = max(len(digits), -int(exponent)), -int(exponent)
+    return Literal(number, DecimalType(*shown)) if [*parameters] == [str(each) for each in shown] else None

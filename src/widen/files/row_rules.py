@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from widen.errors import CheckViolated
 from widen.evolution.policy import mask
 from widen.files.data_reader import NotLocal, ensure_exact, evaluate, java_float, java_number
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.model.types import DataType, DecimalType, Field, StructType, plain_name
 from widen.protocol.data_skipping import Predicate
 from widen.protocol.table_configuration import TableConfiguration
@@ -79,7 +79,7 @@ def row_rules(table: TableConfiguration) -> tuple[RowRule, ...]:
 def _row_rule(label: str, text: str, schema: StructType) -> RowRule:
     names = {path[0] for path in referenced_columns(text, schema)}
     used = tuple(field for field in schema if field.name in names)
-    predicate = parse_predicate(text, schema)
+    predicate = bind_condition(text, schema)
     try:
         ensure_exact(predicate)
     except NotLocal as error:

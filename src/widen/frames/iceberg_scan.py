@@ -44,7 +44,7 @@ from widen.files.iceberg_columns import (
     read_unmarked,
     with_names_in_files,
 )
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.files.scan_groups import ScanGroup, ScanPlan
 from widen.frames.file_filters import filter_stored_rows
 from widen.frames.projection import projection
@@ -132,7 +132,7 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
     """
     if not compares_names_exactly(source.spark):
         ensure_names_distinct(schema, source.point.metadata.location)
-    predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
+    predicate = bind_condition(where, schema)
     return filter_frame(_rows(source, schema, predicate), where)
 
 
@@ -248,7 +248,7 @@ def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str |
     ensure_names_distinct(whole, point.metadata.location)
     if point.snapshot is None:
         return filter_frame(_no_rows(source.spark, whole), where)
-    predicate = parse_predicate(where, schema) if isinstance(where, str) else UnknownPredicate()
+    predicate = bind_condition(where, schema)
     scan = plan_scan(point.metadata, source.io, point.snapshot, to_row_filter(predicate, point.schema))
     rows = read_iceberg_files(source, whole, scan, predicate, place=(FILE, ROW))
     first = first_row_ids(source.io, point.snapshot)

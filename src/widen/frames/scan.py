@@ -29,7 +29,7 @@ from widen.errors import CorruptFile, StorageError
 from widen.evolution.unify import unify_schema
 from widen.files.deleted_rows import FILE, ROW, deleted_words, without_marked
 from widen.files.footers import Names, names_in_file, read_files
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.files.scan_groups import (
     ScanGroup,
     ScanPlan,
@@ -100,7 +100,7 @@ def read_snapshot(
         only: The files to read, by their paths in the log; by default all files of the version.
         has_lists: Whether another condition on the rows may have a list of values.
     """
-    predicate = parse_predicate(where, snapshot.schema) if isinstance(where, str) else UnknownPredicate()
+    predicate = bind_condition(where, snapshot.schema)
     scan = _with_old_types(
         spark, snapshot, plan_read(snapshot, predicate, only), has_lists=has_lists or may_have_list(where)
     )

@@ -480,10 +480,6 @@ def _to_literal(value: Scalar, data_type: DataType) -> Any:
     return make(value, data_type) if make is not None else None
 
 
-def _integer(value: Scalar, _: DataType) -> Any:
-    return literals.LongLiteral(value) if isinstance(value, int) else None
-
-
 def _double(value: Scalar, data_type: DataType) -> Any:
     if not isinstance(value, float) or value != value:
         return None
@@ -491,18 +487,6 @@ def _double(value: Scalar, data_type: DataType) -> Any:
         return literals.DoubleLiteral(value)
     # PyIceberg takes a double that is infinite for one beyond the infinity of floats.
     return literals.FloatLiteral(value) if is_float32(value) else None
-
-
-def _decimal(value: Scalar, _: DataType) -> Any:
-    return literals.DecimalLiteral(value) if isinstance(value, Decimal) else None
-
-
-def _string(value: Scalar, _: DataType) -> Any:
-    return literals.StringLiteral(value) if isinstance(value, str) else None
-
-
-def _boolean(value: Scalar, _: DataType) -> Any:
-    return literals.BooleanLiteral(value) if isinstance(value, bool) else None
 
 
 def _date(value: Scalar, _: DataType) -> Any:
@@ -520,13 +504,13 @@ def _timestamp(value: Scalar, _: DataType) -> Any:
 _FIRST, _LAST = to_micros(datetime.min), to_micros(datetime.max)
 
 _LITERALS: Mapping[str, Callable[[Scalar, DataType], Any]] = {
-    "boolean": _boolean,
-    "integer": _integer,
-    "long": _integer,
+    "boolean": lambda value, _: literals.BooleanLiteral(value),
+    "integer": lambda value, _: literals.LongLiteral(value),
+    "long": lambda value, _: literals.LongLiteral(value),
     "float": _double,
     "double": _double,
-    "decimal": _decimal,
-    "string": _string,
+    "decimal": lambda value, _: literals.DecimalLiteral(value),
+    "string": lambda value, _: literals.StringLiteral(value),
     "date": _date,
     "timestamp": _timestamp,
     "timestamp_ntz": _timestamp,

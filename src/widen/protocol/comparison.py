@@ -1,8 +1,9 @@
 """Comparisons of a column with a constant, bound to the column: the constant becomes a value of the column's type.
 
 Column and constant are compared in the type that Spark uses: an integer beside 5.5 as a decimal, a bigint beside
-a double as a double. Here the constant moves instead of the column: ``qty < 5.5`` is ``qty <= 5``, ``qty = 5.5`` is
-false unless ``qty`` is null, and ``n = 9007199254740992D`` is the range of bigints that Spark rounds to that double.
+a double as a double, a date beside a text as a date. Here the constant moves instead of the column: ``qty < 5.5`` is
+``qty <= 5``, ``qty = 5.5`` is false unless ``qty`` is null, and ``n = 9007199254740992D`` is the range of bigints that
+Spark rounds to that double.
 Code that evaluates a bound comparison, on rows or on statistics, converts nothing.
 
 What depends on the session, such as ANSI mode or the time zone, is an `UnknownPredicate`, and Spark evaluates it.
@@ -13,7 +14,9 @@ Source: Spark's type coercion, ANSI and not: TypeCoercion, AnsiTypeCoercion, Dec
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -21,13 +24,32 @@ from functools import reduce
 from typing import TypeAlias, TypeGuard
 
 from widen.model.column_path import Path
-from widen.model.types import DataType, DecimalType, plain_name
+from widen.model.types import (
+    DATE,
+    DOUBLE,
+    FLOAT,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VOID,
+    DataType,
+    DecimalType,
+    plain_name,
+)
 from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, Or, Predicate, UnknownPredicate
-from widen.protocol.partition_values import Scalar, UnknownValue, is_float32
+from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
 
 Constant: TypeAlias = Scalar | UnknownValue | None
 """A constant of a condition by the type that Spark gives it: an int is an integer, a Decimal a decimal, a float a
 double, an aware datetime a timestamp, a naive one a timestamp_ntz, and None is NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant as a condition spells it, and the type that Spark gives it; the type of NULL is void."""
+
+    value: Scalar | None
+    type: DataType
+
 
 _BITS: Mapping[str, int] = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _MOST_DIGITS = 38
@@ -63,17 +85,65 @@ def bind_comparison(path: Path, data_type: DataType, operator: str, value: Const
     return Compare(path, data_type, operator, value)
 
 
-def bind_list(path: Path, data_type: DataType, values: Sequence[Constant]) -> Predicate:
-    """Return whether a column is one of some constants; Spark compares all of them in their widest type.
+def bind_literal(
+    path: Path, data_type: DataType, operator: str, literal: Literal | None, length: int | None = None
+) -> Predicate:
+    """Return the comparison of a column with a literal; see `bind_comparison`.
 
     Args:
-        values: At least one constant.
+        literal: None if it is not one whose value is known.
+        length: The length of a column of char(n), to which Spark pads the literal.
     """
+    return bind_comparison(path, data_type, operator, _meet(literal, data_type, length))
+
+
+def _meet(literal: Literal | None, data_type: DataType, length: int | None) -> Constant:
+    """Return the constant that Spark compares with a column for a literal."""
+    if literal is None or (literal.type == FLOAT and data_type not in (FLOAT, DOUBLE)):
+        return UNKNOWN
+    value = literal.value
+    if isinstance(value, str):
+        if data_type in _TIMES:
+            found = parse_partition_value(value, data_type)
+            return UNKNOWN if found is None else found
+        # A longer one is compared with longer texts, which is the same if the rest is spaces.
+        is_cut = length is not None and value[length:].strip(" ")
+        return value if length is None else UNKNOWN if is_cut else value[:length].ljust(length)
+    if literal.type == DATE and data_type != DATE and isinstance(value, date):
+        return datetime.combine(value, time())
+    return value
+
+
+def bind_list(
+    path: Path, data_type: DataType, literals: Sequence[Literal | None], length: int | None = None
+) -> Predicate:
+    """Return whether a column is one of some literals; Spark compares all of them in their widest type.
+
+    Args:
+        literals: At least one; see `bind_literal`.
+    """
+    # Without ANSI mode, Spark compares times as texts if one is a text. That is the same for days, as it writes them.
+    has_others = data_type in _TIMES and any(each is not None and each.type not in (*_TIMES, VOID) for each in literals)
+    if has_others and not (data_type == DATE and all(map(_is_day, literals))):
+        return UnknownPredicate()
+    values = [_meet(each, data_type, length) for each in literals]
+    if length is not None and None in values:
+        return UnknownPredicate()
     if any(isinstance(each, float) for each in values):
         values = [float(each) if _is_exact_number(each) else each for each in values]
     elif not _fit_decimal([Decimal(each) for each in values if _is_exact_number(each)], data_type):
         return UnknownPredicate()
     return reduce(Or, (bind_comparison(path, data_type, "=", each) for each in values))
+
+
+def _is_day(literal: Literal | None) -> bool:
+    if literal is None or not isinstance(literal.value, str):
+        return literal is not None and literal.type == DATE
+    return _DAY.fullmatch(literal.value) is not None
+
+
+_TIMES = frozenset({DATE, TIMESTAMP, TIMESTAMP_NTZ})
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def _is_exact_number(value: Constant) -> TypeGuard[int | Decimal]:

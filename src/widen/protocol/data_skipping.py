@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
@@ -121,7 +121,13 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 @dataclass(frozen=True, slots=True)
 class UnknownPredicate:
-    """A condition that cannot be evaluated on bounds."""
+    """A condition that cannot be evaluated on bounds.
+
+    Args:
+        part: What of a condition it stands for, as the parser has it, if rows may tell whether it holds.
+    """
+
+    part: Any = field(default=None, compare=False, repr=False)
 
     def can_be(self, bounds_of: BoundsLookup, *, truth: bool) -> bool:
         """Return True: any result is possible."""

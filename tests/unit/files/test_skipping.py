@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.frames.scan import plan_read
 from widen.log.checkpoint_writer import write_checkpoint
 from widen.log.commit import commit
@@ -71,7 +71,7 @@ def schema(a: str) -> StructType:
 
 
 def kept(snapshot: Snapshot, where: str) -> list[str]:
-    groups = plan_read(snapshot, parse_predicate(where, snapshot.schema)).groups
+    groups = plan_read(snapshot, bind_condition(where, snapshot.schema)).groups
     return sorted(path for group in groups for path in group.files["path"].to_pylist())
 
 

@@ -19,7 +19,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.iceberg.scan_plan import to_row_filter
 from widen.iceberg.schema_conversion import to_model
 
@@ -88,7 +88,7 @@ SCHEMA = Schema(
     ],
 )
 def test_a_filter_is_true_for_every_row_that_the_condition_is_true_for(where: str, filter_: str) -> None:
-    assert _plain(to_row_filter(parse_predicate(where, to_model(SCHEMA)), SCHEMA)) == filter_
+    assert _plain(to_row_filter(bind_condition(where, to_model(SCHEMA)), SCHEMA)) == filter_
 
 
 def test_a_required_field_of_a_null_struct_is_null() -> None:
@@ -96,7 +96,7 @@ def test_a_required_field_of_a_null_struct_is_null() -> None:
     schema = Schema(NestedField(1, "s", StructType(required), required=False), NestedField(3, "i", IntegerType(), True))
 
     def bound(where: str) -> str:
-        return _plain(bind(schema, to_row_filter(parse_predicate(where, to_model(schema)), schema), True))
+        return _plain(bind(schema, to_row_filter(bind_condition(where, to_model(schema)), schema), True))
 
     assert bound("s.a is null") == bound("not (s.a is not null)") == "AlwaysTrue()"
     assert bound("i is null") == "AlwaysFalse()"
@@ -105,7 +105,7 @@ def test_a_required_field_of_a_null_struct_is_null() -> None:
 def test_nan_is_greater_than_every_number() -> None:
     for where, operator in (("d > 5", "GreaterThan"), ("not (d < 5)", "GreaterThanOrEqual")):
         greater = f"{operator}(term=Reference(name='d'), literal=DoubleLiteral(5.0))"
-        assert _plain(to_row_filter(parse_predicate(where, to_model(SCHEMA)), SCHEMA)) == (
+        assert _plain(to_row_filter(bind_condition(where, to_model(SCHEMA)), SCHEMA)) == (
             f"Or(left={greater}, right=IsNaN(term=Reference(name='d')))"
         )
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.log import file_list as file_filter
 from widen.log.file_list import FILES, filter_files
 from widen.model.types import (
@@ -45,7 +45,7 @@ SCHEMA = StructType(
 
 
 def selection(where: str) -> FileSelection:
-    return FileSelection(parse_predicate(where, SCHEMA), SCHEMA, "none", ("p",))
+    return FileSelection(bind_condition(where, SCHEMA), SCHEMA, "none", ("p",))
 
 
 def table(stats: Iterable[str | None], parts: Iterable[str | None] | None = None) -> pa.Table:

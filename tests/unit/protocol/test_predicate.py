@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from widen.files.predicates import parse_predicate
+from widen.files.predicates import bind_condition
 from widen.model.column_path import Path
 from widen.model.schema_json import parse_type
 from widen.model.types import INTEGER, LONG, DataType, Field, StructType
@@ -42,7 +42,7 @@ def matches(text: str) -> bool:
     def of(path: Path, _: DataType) -> Bounds:
         return KNOWN.get(path, Bounds())
 
-    return parse_predicate(text, SCHEMA).can_be(of, truth=True)
+    return bind_condition(text, SCHEMA).can_be(of, truth=True)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_constant_becomes_a_value_of_the_column(type_text: str, operator: str,
 
 def test_what_is_not_understood_keeps_every_file() -> None:
     assert isinstance(SCHEMA, StructType)
-    assert parse_predicate("rand() < 0.5", SCHEMA) == UnknownPredicate()
+    assert bind_condition("rand() < 0.5", SCHEMA) == UnknownPredicate()
 
 
 @pytest.mark.parametrize(
@@ -241,5 +241,5 @@ def test_what_is_not_understood_keeps_every_file() -> None:
 )
 def test_a_column_may_have_the_name_of_a_command(name: str, caplog: pytest.LogCaptureFixture) -> None:
     columns = StructType((Field(name, INTEGER),))
-    assert parse_predicate(f"{name} = 1", columns) == Compare((name,), INTEGER, "=", 1)
+    assert bind_condition(f"{name} = 1", columns) == Compare((name,), INTEGER, "=", 1)
     assert not caplog.records

@@ -26,6 +26,7 @@ UPDATES = os.environ.get("WIDEN_UPDATE_OUTPUTS") == "1"
 PAGES_NOT_RUN = {
     "cluster": "its commands need a cluster",
     "kafka": "its snippets need a broker; tests/kafka runs them",
+    "spark-pipelines": "test_declarative_pipelines.py runs its project, and compares the files that it shows",
     "data-source": "a data source runs in a separate process, where relative paths start elsewhere; its calls are in "
     "test_data_source.py",
 }

@@ -66,7 +66,7 @@ wheel: setup ## install the built wheel with its extras, as users do, and run th
 	@$(PYTEST) tests/wheel $(ARGS)
 
 interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven; WIDEN_TEST_FAULTS=1 for all cases
-	@$(PYTEST) $(PARALLEL) tests/interop $(ARGS)
+	@export WIDEN_TEST_SHARE=$(or $(SHARE),0/1) && $(PYTEST) $(PARALLEL) tests/interop $(ARGS)
 
 .PHONY: s3
 s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback

@@ -388,7 +388,7 @@ SEVERAL = [
         {"id": 1, "at": "ab", "s": {"lsn": -7}},
     ),
 ]
-"""Loads whose order has two fields, of which one is deeper."""
+"""Loads that are ordered by two fields, one of them inside a record."""
 
 VALUES_OF_TIES = (1, 10, 9, 2.5, -0.0, 1e-7, 1e20, "a", 'b"', "é", "😀\n", "z\\", True, False, [1, None], [], {"x": 1})
 VALUES_OF_TIES += ({"x": None, "y": ["2024-05-06T07:08:09.5Z"]}, {}, None, "2024-05-06", 2**60, [{"x": 2}, None])

@@ -55,14 +55,14 @@ Found = tuple[str, frozenset[int]]
 """A condition, and the numbers of the rows that fulfil it."""
 
 
-@cache
-def found_here() -> Sequence[Found]:
-    return [(text, _true(answers)) for text, answers in evaluated()[:SOME]]
-
-
 IS_FULL = FULL in os.environ
 SOME = COUNT if IS_FULL else 500
 """The number of conditions."""
+
+
+@cache
+def found_here() -> Sequence[Found]:
+    return [(text, _true(answers)) for text, answers in evaluated()[:SOME]]
 
 
 def _true(answers: Sequence[bool | None]) -> frozenset[int]:

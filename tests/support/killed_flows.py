@@ -15,8 +15,10 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -39,6 +41,10 @@ def add_versions(bronze: Table, count: int) -> None:
         ids = pa.array([2 * version, 2 * version + 1], pa.int32())
         keys = pa.array([id % KEYS for id in ids.to_pylist()], pa.int32())
         add_file(bronze, f"{version}.parquet", pa.table({"id": ids, "k": keys}), {})
+
+
+Tell: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""What a process calls to tell its parent facts, which JSON can hold."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +95,27 @@ def fork(flow: Flow) -> int:
 
 def end_of(child: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def fork_and_listen(place: Path, work: Callable[[Tell], None]) -> tuple[int, list[dict[str, Any]]]:
+    """Do work in a new process, and return how the process ended and what it has told.
+
+    Args:
+        place: The folder that gets an error as a file.
+    """
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        try:
+            with os.fdopen(writing, "w", buffering=1) as pipe:
+                work(lambda facts: print(json.dumps(facts), file=pipe))
+        except BaseException:  # a process that must not return to what its parent does
+            (place / "error").write_text(traceback.format_exc())
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        told = [*map(json.loads, pipe)]
+    return end_of(child), told
 
 
 def kill_flows(flow: Flow, rng: random.Random, kills: int) -> dict[str, object]:

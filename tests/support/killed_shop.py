@@ -12,7 +12,6 @@ import os
 import random
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +21,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from support.iceberg_shop import KEEPING, NAME, OPERATIONS, PREPARED, IcebergInjector, Shop
-from support.killed_flows import end_of
+from support.killed_flows import fork_and_listen
 from widen.iceberg.catalog import to_table_name
 
 BEFORE, AFTER, HALF = "before", "after", "half of"
@@ -70,23 +69,13 @@ class KilledShop:
         Returns:
             How the process ended, and the calls that it made if it was not killed.
         """
-        reading, writing = os.pipe()
-        if not (child := os.fork()):
-            try:
-                with os.fdopen(writing, "w", buffering=1) as pipe:
-                    self._run(kill, lambda facts: print(json.dumps(facts), file=pipe))
-            except BaseException:  # a process that must not return to what its parent does
-                (self.place / "error").write_text(traceback.format_exc())
-                os._exit(1)
-            os._exit(0)
-        os.close(writing)
+        end, told = fork_and_listen(self.place, partial(self._run, kill))
         calls: list[str] = []
         self.number += 1
-        with open(reading) as pipe:
-            for facts in map(json.loads, pipe):
-                self.wrong += facts.get("wrong", [])
-                self.begun, calls = facts.get("begun", self.begun), facts.get("calls", calls)
-        return end_of(child), calls
+        for facts in told:
+            self.wrong += facts.get("wrong", [])
+            self.begun, calls = facts.get("begun", self.begun), facts.get("calls", calls)
+        return end, calls
 
     def _run(self, kill: tuple[int, str] | None, tell: Callable[[Mapping[str, Any]], None]) -> None:
         shop = Shop(SparkSession.builder.getOrCreate(), self.place)

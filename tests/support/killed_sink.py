@@ -8,19 +8,18 @@ and forks each process, which first repeats the batch that the last one did not 
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from support.killed_flows import end_of
+from support.killed_flows import fork_and_listen
 from support.killed_shop import BEFORE, Killer, chosen
 from support.sink_batches import iceberg_rows, rows_of, run_batch, staged_files, texts
 from widen.table import create_table
@@ -96,22 +95,12 @@ class KilledSink:
 
     def fork(self, kill: tuple[int, str] | None, *, repeats: bool) -> tuple[int, list[str]]:
         """Run batches in a new process, the last of them until a call at which the process is killed."""
-        reading, writing = os.pipe()
-        if not (child := os.fork()):
-            try:
-                with os.fdopen(writing, "w", buffering=1) as pipe:
-                    self._work(kill, lambda facts: print(json.dumps(facts), file=pipe), repeats=repeats)
-            except BaseException:  # a process that must not return to what its parent does
-                (self.place / "error").write_text(traceback.format_exc())
-                os._exit(1)
-            os._exit(0)
-        os.close(writing)
+        end, told = fork_and_listen(self.place, partial(self._work, kill, repeats=repeats))
         calls: list[str] = []
-        with open(reading) as pipe:
-            for facts in map(json.loads, pipe):
-                self.wrong += facts.get("wrong", [])
-                self.done, calls = facts.get("done", self.done), facts.get("calls", calls)
-        return end_of(child), calls
+        for facts in told:
+            self.wrong += facts.get("wrong", [])
+            self.done, calls = facts.get("done", self.done), facts.get("calls", calls)
+        return end, calls
 
     def _work(self, kill: tuple[int, str] | None, tell: Callable[[Mapping[str, Any]], None], *, repeats: bool) -> None:
         if repeats:

@@ -261,8 +261,9 @@ class CombinedOrder(OrderColumns):
         return pa.chunked_array([pc.binary_join_element_wise(*texts, "")], pa.string())
 
 
-# A sequence of several fields is one text. A number or a time is its sign, and 38 digits: those of its negative, each
-# subtracted from 9, if it is below zero. A text ends with two zero bytes, and one that it has itself gets a 1 after it.
+# A sequence of several fields becomes one text that sorts like them. A number or a time is written as a sign and 38
+# digits; below zero, each digit is subtracted from 9. A text ends with two zero bytes, and a zero byte inside it
+# is followed by a 1.
 
 
 _DIGITS, _SCALED = pa.decimal256(60, 18), pa.decimal256(60, 0)

@@ -396,7 +396,7 @@ def _fold_options(given: Mapping[str, str]) -> SourceOptions:
     """Return options by their names in lower case.
 
     Raises:
-        InvalidOption: they are those of a table of Spark's catalog.
+        InvalidOption: Spark has passed the options of a table in its catalog.
     """
     options = SourceOptions({name.lower(): value for name, value in given.items()})
     if options.text(_OF_CATALOG) is not None:
@@ -409,7 +409,7 @@ def find_sink_options(given: Mapping[str, str]) -> SourceOptions | None:
     """Return the options of a sink that ingests; None if the option ``ingest`` is not given.
 
     Raises:
-        InvalidOption: they are those of a table of Spark's catalog.
+        InvalidOption: Spark has passed the options of a table in its catalog.
     """
     options = _fold_options(given)
     return None if options.text("ingest") is None else options

@@ -103,7 +103,7 @@ def parse_option(name: str, kind: Any, text: str) -> Any:
     Raises:
         InvalidOption: the text has no such value.
     """
-    kinds = [each for each in get_args(kind) if get_origin(kind) not in (tuple,)] or [kind]
+    kinds = (() if get_origin(kind) is tuple else get_args(kind)) or (kind,)
     plain = {each for each in kinds if isinstance(each, type)}
     origins = {get_origin(each) for each in (*kinds, kind)}
     if text.lstrip()[:1] in ("{", "[") and origins & {*_MAPPINGS, *_LISTS}:

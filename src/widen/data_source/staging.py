@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,7 +173,7 @@ class _OpenFile:
         self.path = f"{prefix}-{uuid.uuid4().hex}.{'arrow' if is_text else 'parquet'}"
         self._store, self.rows, self.data_bytes = store, 0, 0
         self._file = _create(store, self.path)
-        self._writer: _Writer
+        self._writer: Any
         if is_text:
             self._writer = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
         else:
@@ -198,9 +198,6 @@ class _OpenFile:
                 each.close()
             except (OSError, StorageError, pa.ArrowException):
                 continue
-
-
-_Writer: TypeAlias = Any
 
 
 def _create(store: LogStore, path: str) -> BinaryIO:

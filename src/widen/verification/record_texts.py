@@ -1,6 +1,7 @@
 """Records of typed sources that a table keeps as JSON: in the quarantine, in the rescue column, and in pinned fields.
 
-The proof parses them into the types of the source. A field that a source lacks, or a field twice, is no such record.
+The proof parses them into the types of the source. A text with a field that the source lacks, or with
+a field twice, is not a record of the source.
 
 Source: docs/evolution-rules.md#d10, #d16
 """
@@ -20,7 +21,7 @@ import pyarrow as pa
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import to_arrow
 from widen.frames.table_writers import cast_array
-from widen.model.column_path import map_children
+from widen.model.column_path import leaves, map_children
 from widen.model.types import (
     STRING,
     TIMESTAMP,
@@ -146,7 +147,7 @@ def _parse_scalar(types: tuple[type, ...], convert: Parser, value: Any) -> Any:
 
 
 def _parse_double(value: Decimal | str) -> float:
-    """Return a double; only a number of its shortest text is one, so that a decimal of another source is none."""
+    """Return a double; a number with other digits than its shortest text is the decimal of another source."""
     number = float(value)
     if value not in NON_FINITE if isinstance(value, str) else Decimal(repr(number)) != value:
         raise Contradiction
@@ -232,12 +233,7 @@ def unpin(values: pa.Array, data_type: DataType) -> pa.Array:
 
 def has_pins(data_type: DataType) -> bool:
     """Return whether a table keeps values inside a type as JSON."""
-    match data_type:
-        case StructType(fields):
-            return any(has_pins(field.type) for field in fields)
-        case ArrayType(inner) | MapType(_, inner):
-            return has_pins(inner)
-    return isinstance(data_type, PinnedText)
+    return any(isinstance(leaf, PinnedText) for _, leaf in leaves(data_type))
 
 
 # ---- keys of maps, which are digested as texts -----------------------------------------------------

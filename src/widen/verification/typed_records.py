@@ -20,6 +20,7 @@ from widen.errors import WidenError
 from widen.evolution.policy import Policy, TextForm
 from widen.files.arrow_types import to_arrow, to_arrow_schema
 from widen.frames.table_writers import TaskFiles, cast_array, read_file
+from widen.model.column_path import leaves
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -343,8 +344,6 @@ def read_records_with_places(proof: RecordProof, batches: Iterable[pa.RecordBatc
 def _to_records(proof: RecordProof, batch: pa.RecordBatch) -> pa.StructArray:
     if not proof.source.fields:
         return pa.nulls(batch.num_rows, pa.struct([]))
-    if not proof.source.fields:
-        return pa.nulls(batch.num_rows, pa.struct([]))
     pairs = zip(batch.columns, to_arrow(proof.source), strict=False)
     columns = [_fit(values, field.type) for values, field in pairs]
     return pa.StructArray.from_arrays(columns, fields=list(to_arrow(proof.source)))
@@ -441,7 +440,7 @@ def _apply_to_map(values: pa.Array, data_type: MapType, rule: ProofRule) -> tupl
     if not rule.hidden:
         return replace_entries(values, keys, items), MapType(data_type.key, kind)
     rules = [rule.hidden.get(similarity_key(name)) for name in cast_array(keys, pa.string()).to_pylist()]
-    # An entry with a hidden field is hidden as a whole, and a value that is no text has no form for a mask.
+    # An entry with a hidden field is hidden as a whole. Only a text can be masked; another value becomes null.
     is_masked = pc.and_(pa.array([each is not None for each in rules], pa.bool_()), items.is_valid())
     items = pc.if_else(is_masked, pa.scalar(MASK if kind == STRING else None, items.type), items)
     is_kept = pa.array([each is None or not each.is_excluded for each in rules], pa.bool_())
@@ -497,12 +496,7 @@ def _compare_times(values: pa.Array, data_type: DataType, columns: FieldColumns,
 
 
 def _has_times(data_type: DataType) -> bool:
-    match data_type:
-        case StructType(fields):
-            return any(_has_times(field.type) for field in fields)
-        case ArrayType(inner) | MapType(_, inner):
-            return _has_times(inner)
-    return isinstance(data_type, TimeText)
+    return any(isinstance(leaf, TimeText) for _, leaf in leaves(data_type))
 
 
 # ---- columns back to fields ------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from pyroaring import BitMap64
 
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, count_deleted_rows, ensure_same_count
 from widen.changes.change_data_writer import put_vectors, to_bitmaps
+from widen.changes.copy_files import split_by_size
 from widen.changes.spark_changes import ensure_space, remove_positions
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.files.arrow_types import count_up, one_array
@@ -327,7 +328,8 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
     # Without statistics, which tasks do not need and which may be larger than everything else.
     bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
     total = sum(add.size for add in bare.values())
-    groups = _split(bare, 1 + total // CHANGE_TASK_BYTES)
+    shares = split_by_size(bare.items(), lambda item: item[1].size, 1 + total // CHANGE_TASK_BYTES)
+    groups = [*map(dict, shares)]
     if total <= CHANGED_BYTES:
         try:
             with ThreadPoolExecutor(CHANGE_THREADS) as pool:  # Arrow works outside of Python's lock
@@ -358,17 +360,6 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
         tuple(part for each in everything for part in each.rows),
         tuple(part for each in everything for part in each.changes),
     )
-
-
-def _split(adds: Mapping[str, Add], most: int) -> list[dict[str, Add]]:
-    """Return the files in groups of about the same size."""
-    groups: list[dict[str, Add]] = [{} for _ in range(min(most, len(adds)))]
-    sizes = [0] * len(groups)
-    for key, add in sorted(adds.items(), key=lambda item: -item[1].size):
-        number = sizes.index(min(sizes))
-        groups[number][key] = add
-        sizes[number] += add.size
-    return groups
 
 
 def _change_in_task(plan: _FileChange, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -139,6 +139,18 @@ def copy_groups(
     return done
 
 
+def split_by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> list[list[T]]:
+    """Return items in at most so many groups of about the same size."""
+    ordered = sorted(items, key=size, reverse=True)
+    groups: list[list[T]] = [[] for _ in range(min(most, len(ordered)))]
+    sizes = [0] * len(groups)
+    for item in ordered:
+        number = sizes.index(min(sizes))
+        groups[number].append(item)
+        sizes[number] += size(item)
+    return groups
+
+
 def map_in_threads(function: Callable[..., R], *items: Iterable[Any], threads: int) -> list[R]:
     """Return what a function returns for each item; after an error it is not called for the others."""
     with ThreadPoolExecutor(threads, "widen-copy") as pool:

@@ -8,72 +8,55 @@ Source: PROTOCOL.md#add-file-and-remove-file (dataChange is false), #writer-requ
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate, compress, pairwise
 from math import ceil
-from operator import attrgetter
 from typing import TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups, map_in_threads
+from widen.changes.copy_files import CopyGroup, map_in_threads
 from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve, sort_tables
+from widen.changes.delta_copies import DeltaCopies
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
-from widen.files.data_reader import LocalScan, NotLocal, RowSlice
-from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
+from widen.files.data_reader import NotLocal, RowSlice
 from widen.files.deleted_rows import FILE, ROW
-from widen.files.footers import OldFile, find_old_files, names_in_file, read_files, read_footer
+from widen.files.footers import OldFile, find_old_files, read_files, read_footer
 from widen.frames.file_filters import files_in_partitions
-from widen.frames.parquet_writer import arrow_layout, write_parquet
+from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
-from widen.limits import CHANGE_THREADS, DRIVER_FOOTERS, READ_TASK_BYTES, SORTED_BYTES
+from widen.limits import DRIVER_FOOTERS, READ_TASK_BYTES, SORTED_BYTES
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, after_commit, commit
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard
 from widen.log.file_list import file_key, file_keys, to_adds, to_remove
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.column_path import Path, map_fields, parse_path, resolve
+from widen.model.column_path import Path, parse_path, resolve
 from widen.model.display import size_text
-from widen.model.schema_json import to_json
-from widen.model.types import STRING, AtomicType, DecimalType, Field, StructType
-from widen.protocol import iceberg_compat
-from widen.protocol.actions import Action, Add, Metadata, Remove
+from widen.model.types import AtomicType, DecimalType
+from widen.protocol.actions import Action, Add, Remove
 from widen.protocol.column_mapping import (
-    COLUMN_ID,
-    ID,
-    NAME,
-    PHYSICAL_NAME,
     TrackingColumns,
-    physical_name,
     to_physical_path,
-    without_mapping,
 )
-from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.file_statistics import (
-    HIDDEN_FIELDS,
-    INDEXED_COLUMNS,
-    NO_STATS,
     FileStatistics,
     count_written_rows,
-    indexed_leaves,
 )
-from widen.protocol.parquet_files import ensure_storable, without_void
-from widen.protocol.table_configuration import TableConfiguration, tracking_columns
+from widen.protocol.parquet_files import ensure_storable
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
-from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable, strip_type_changes
-from widen.schema.table_state import check_constraints
+from widen.protocol.type_widening import ensure_changes_readable, strip_type_changes
 from widen.spark.engine import Session, require_spark
 from widen.spark.expression import Expression, expression_text
-from widen.spark.spark_types import DataFrame, SparkSession, as_nullable
+from widen.spark.spark_types import DataFrame, SparkSession
 
 REWRITE = "REORG"
 PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
@@ -81,8 +64,6 @@ PARAMETERS: Mapping[str, object] = {"predicate": [], "applyPurge": True}
 
 Source: Delta Spark's REORG
 """
-
-_KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,67 +153,31 @@ class FileRewrite:
         )
 
     @cached_property
-    def _columns(self) -> TrackingColumns | None:
-        return tracking_columns(self.snapshot.configuration, self.snapshot.location)
-
-    @cached_property
-    def _stored(self) -> Metadata:
-        return _as_stored(self.snapshot, self._columns)
-
-    @cached_property
-    def _target(self) -> TableConfiguration:
-        metadata = without_mapping(self._stored) if self.unmapped else self._stored
-        return TableConfiguration(self.snapshot.protocol, metadata)
+    def _copies(self) -> DeltaCopies:
+        # A file of a bin that is a little too large is better than one of a few rows beside it.
+        file_bytes = None if self.target_bytes is None else 2 * self.target_bytes
+        return DeltaCopies(self.session, self.snapshot, self.unmapped, file_bytes)
 
     def _copy(self, groups: Sequence[pa.Table]) -> list[list[Add] | NotLocal]:
-        """Copy groups with Arrow.
-
-        Raises:
-            NotLocal: only Spark reads or writes the table.
-        """
-        snapshot = self.snapshot
-        source = TableConfiguration(snapshot.protocol, self._stored)
-        layout = arrow_layout(snapshot.store, self._target, "", codec_of(self.session()))
-        if self.target_bytes is not None:
-            # A file of a bin that is a little too large is better than one of a few rows beside it.
-            layout = replace(layout, sink=replace(layout.sink, file_bytes=2 * self.target_bytes))
-        columns = _columns_in_files(source, layout, unmapped=self.unmapped)
-        keys = dict(zip(layout.split, snapshot.partition_keys, strict=True))
-        scan = LocalScan(snapshot.store, columns, NAME, keys)
-        try:
-            _ = scan.arrow_schema
-        except InvalidOption as error:
-            raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        """Copy groups with Arrow."""
         sort = partial(sort_tables, self._sort_paths, self.target_bytes or TARGET_BYTES) if self.zorder_by else None
-        texts = partial(_partition_texts, snapshot.partition_keys)
-        copier = FileCopier(
-            snapshot.store,
-            partial(_read_rows, scan, self._columns, finds_ids=source.mapping == ID),
-            partial(_open_partition, layout, snapshot.partition_keys),
-            texts,
-            attrgetter("size"),
-            sort,
-        )
         fits = [sort is None or _size_of(files) <= SORTED_BYTES for files in groups]
-        wanted = [CopyGroup(uuid.uuid4().hex, _in_order(files, texts)) for files in compress(groups, fits)]
-        done = iter(copy_groups(copier, wanted, self.session, 1 if sort else CHANGE_THREADS))
-        found = [next(done) if each else _TOO_LARGE for each in fits]
-        return [
-            each if isinstance(each, NotLocal) else [to_partitioned_add(layout.split, part) for part in each]
-            for each in found
-        ]
+        wanted = [CopyGroup(uuid.uuid4().hex, [*map(RowSlice, to_adds(files))]) for files in compress(groups, fits)]
+        done = iter(self._copies.copy(wanted, sort))
+        return [next(done) if each else _TOO_LARGE for each in fits]
 
     @property
     def _sort_paths(self) -> list[Path]:
         """The columns to sort by, by their names in the new files."""
-        return [to_physical_path(self._target.schema, path, self._target.mapping) for path in self.zorder_by]
+        target = self._copies.target
+        return [to_physical_path(target.schema, path, target.mapping) for path in self.zorder_by]
 
     def _write_by_spark(self, files: pa.Table, rows: int, refusal: NotLocal) -> list[Add]:
-        spark, snapshot = require_spark(self.session(), str(refusal)), self.snapshot
-        view = snapshot.with_metadata(self._stored)
+        spark, snapshot, copies = require_spark(self.session(), str(refusal)), self.snapshot, self._copies
+        view = snapshot.with_metadata(copies.stored)
         frame = (
-            _read_tracked(spark, view, files, self._columns)
-            if self._columns
+            _read_tracked(spark, view, files, copies.tracking)
+            if copies.tracking
             else read_snapshot(spark, view.store, view, only=_paths(files))
         )
         if self.zorder_by:
@@ -240,7 +185,7 @@ class FileRewrite:
             frame = sort_along_curve(frame, self.zorder_by, snapshot.partition_columns, outputs, rows)
         elif self.target_bytes is not None:
             frame = frame.coalesce(1)
-        return write_parquet(frame, snapshot.store, self._target)
+        return write_parquet(frame, snapshot.store, copies.target)
 
 
 _TOO_LARGE = NotLocal(f"it sorts more than {size_text(SORTED_BYTES)} of files together")
@@ -248,83 +193,6 @@ _TOO_LARGE = NotLocal(f"it sorts more than {size_text(SORTED_BYTES)} of files to
 
 def _size_of(files: pa.Table) -> int:
     return sum(files["size_bytes"].to_pylist())
-
-
-def _columns_in_files(source: TableConfiguration, layout: ArrowLayout, *, unmapped: bool) -> StructType:
-    """Return the columns of new files, with the names that old files have for them as physical names."""
-
-    def copied(_: Path, field: Field) -> Field:
-        name = physical_name(field, source.mapping)
-        ids = {COLUMN_ID: field.metadata[COLUMN_ID]} if COLUMN_ID in field.metadata else {}
-        return Field(field.name if unmapped else name, field.type, metadata={PHYSICAL_NAME: name, **ids})
-
-    columns = {field.name: field for field in map_fields(without_void(source.schema), copied)}
-    return StructType(tuple(columns[name] for name in layout.schema.names))
-
-
-def _in_order(files: pa.Table, texts: Callable[[Add], tuple[str | None, ...]]) -> list[Add]:
-    """Return files without what tasks do not need, sorted by partition."""
-    bare = (msgspec.structs.replace(add, stats=None, tags=None) for add in to_adds(files))
-    return sorted(bare, key=lambda add: [text or "" for text in texts(add)])
-
-
-def _partition_texts(keys: Sequence[str], add: Add) -> tuple[str | None, ...]:
-    return tuple(add.partition_values.get(key) or None for key in keys)
-
-
-@dataclass(frozen=True, slots=True)
-class _PartitionWriter:
-    """Writes rows of one partition.
-
-    Args:
-        schema: The schema of the files, with field ids.
-    """
-
-    files: PartWriter
-    schema: pa.Schema
-    texts: tuple[str | None, ...]
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.files.write(pa.RecordBatch.from_arrays(batch.columns, schema=self.schema))
-
-    def close(self) -> list[PartFile]:
-        partition = json.dumps(self.texts)
-        return [msgspec.structs.replace(part, partition=partition) for part in self.files.close()]
-
-    def discard(self) -> None:
-        self.files.discard()
-
-
-def _open_partition(layout: ArrowLayout, keys: Sequence[str], add: Add, job: str) -> _PartitionWriter:
-    texts = _partition_texts(keys, add)
-    in_job = replace(layout, sink=replace(layout.sink, job=job))
-    return _PartitionWriter(open_writer(in_job, texts), layout.schema, texts)
-
-
-def _read_rows(scan: LocalScan, tracking: TrackingColumns | None, add: Add, *, finds_ids: bool) -> Iterator[pa.Table]:
-    """Yield the rows of a file in the columns of new files, with their row ids."""
-    if finds_ids:
-        names = {
-            path: {PHYSICAL_NAME: name}
-            for path, name in names_in_file(scan.store, scan.schema, scan.store.plain(add.path))
-        }
-        found = map_fields(scan.schema, lambda path, each: each.with_metadata(**names.get(path, {})))
-        scan = replace(scan, schema=found)
-    for positions, rows in scan.read_numbered(RowSlice(add)):
-        yield rows if tracking is None else _with_row_ids(rows, tracking, add, positions)
-
-
-def _with_row_ids(rows: pa.Table, columns: TrackingColumns, add: Add, positions: pa.Array) -> pa.Table:
-    """Return rows whose row ids and commit versions are materialized.
-
-    Source: PROTOCOL.md#reader-requirements-for-row-tracking
-    """
-    base, version = pa.scalar(add.base_row_id, pa.int64()), pa.scalar(add.default_row_commit_version, pa.int64())
-    defaults = {columns.row_id: pc.add(positions.cast(pa.int64()), base), columns.version: version}
-    for name, default in defaults.items():
-        at = rows.column_names.index(name)
-        rows = rows.set_column(at, rows.schema.field(at), pc.coalesce(rows.column(at), default))
-    return rows
 
 
 def live_rows(session: Callable[[], Session], snapshot: Snapshot, files: pa.Table) -> list[int]:
@@ -341,33 +209,6 @@ def live_rows(session: Callable[[], Session], snapshot: Snapshot, files: pa.Tabl
 def _paths(files: pa.Table) -> Sequence[str]:
     paths: list[str] = files["path"].to_pylist()
     return paths
-
-
-def _as_stored(snapshot: Snapshot, columns: TrackingColumns | None) -> Metadata:
-    """Return metadata for reading and writing rows unchanged.
-
-    No rules are checked and no values are generated, and materialized row ids are ordinary columns. Partition values
-    are strings, so that their texts do not change, except in files that also contain the partition columns.
-    """
-    text_columns = () if iceberg_compat.stores_partition_columns(snapshot.configuration) else snapshot.partition_columns
-    schema = map_fields(as_nullable(snapshot.schema), lambda _, field: _without_rules(field))
-    schema = StructType(tuple(_as_text(field) if field.name in text_columns else field for field in schema))
-    rules = check_constraints(snapshot.properties)
-    kept = {key: value for key, value in snapshot.properties.items() if key not in rules}
-    if columns:
-        # The materialized row ids come after these columns, and get no statistics.
-        counted = {key: value for key, value in kept.items() if key not in (HIDDEN_FIELDS, NO_STATS)}
-        kept[INDEXED_COLUMNS] = str(len(indexed_leaves(schema, counted, snapshot.partition_columns)))
-        schema = columns.add_to(schema)
-    return msgspec.structs.replace(snapshot.metadata, schema_string=to_json(schema), configuration=kept)
-
-
-def _without_rules(field: Field) -> Field:
-    return replace(field, metadata={k: value for k, value in field.metadata.items() if k.startswith(_KEPT_KEYS)})
-
-
-def _as_text(field: Field) -> Field:
-    return replace(field, type=STRING).without_metadata(TYPE_CHANGES)
 
 
 def _read_tracked(spark: SparkSession, view: Snapshot, files: pa.Table, columns: TrackingColumns) -> DataFrame:

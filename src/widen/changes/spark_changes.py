@@ -9,15 +9,13 @@ Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from errno import EDQUOT, ENOSPC
-from functools import partial, reduce
+from functools import reduce
 from typing import TypeAlias
 
-import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -34,27 +32,24 @@ from widen.changes.assignment import (
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, count_deleted_rows, ensure_same_count
 from widen.changes.change_data_writer import (
     can_write_rows_and_changes,
-    gather_words,
     revise_files,
-    spread_words,
+    to_bitmaps,
     write_replaced_rows,
     write_rows_and_changes,
 )
-from widen.errors import CorruptFile, EngineUnsuitable, InvalidOption, StorageError
-from widen.files.data_reader import LocalScan, NotLocal, RowSlice
-from widen.files.data_writer import ArrowLayout, PartFile, codec_of, open_writer, to_partitioned_add
-from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked, word_batches
-from widen.frames.parquet_writer import arrow_layout, table_sink
-from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
-from widen.log.commit_outcome import discard_folder
-from widen.log.log_store import LogStore, percent_encode
-from widen.model.types import StructType, quote_name
+from widen.changes.delta_copies import copy_without_positions
+from widen.errors import EngineUnsuitable, InvalidOption, StorageError
+from widen.files.data_reader import NotLocal
+from widen.files.data_writer import codec_of, to_partitioned_add
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.frames.parquet_writer import table_sink
+from widen.limits import BROADCAST_ROWS
+from widen.log.log_store import LogStore
+from widen.model.types import quote_name
 from widen.protocol.actions import Add, AddCdc
-from widen.protocol.column_mapping import CHANGE_TYPE, NONE, to_physical
+from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.file_statistics import count_written_rows
-from widen.protocol.type_widening import ensure_changes_readable
 from widen.spark.errors import translate_spark_errors, unpersist
-from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F
 
 # How rows change, by what the table allows. The result says which files go, which come, and which get vectors.
@@ -293,11 +288,16 @@ class _MaterializedChange:
 
     def _copies(self, partial: Mapping[str, int]) -> list[Add]:
         """Rewrite the files without the updated and deleted rows, with Arrow where possible."""
-        copies, copied = copy_without_marked(self._context, partial, self._words, self._files.new_folder())
-        if rest := partial.keys() - copied:
-            marks = F.broadcast(self._words) if self._word_count <= BROADCAST_ROWS else self._words
-            left = without_marked(self._context.located(rest), marks)
-            copies += self._files.rows(left.drop(FILE, ROW))
+        copies, are_few = None, self._word_count <= BROADCAST_ROWS
+        if are_few:
+            with translate_spark_errors():
+                marked = to_bitmaps(self._words.toArrow())
+            some = {key: marked[key] for key in partial}
+            copies = copy_without_positions(self._context, some, self._files.new_folder)
+        if copies is None:
+            marks = F.broadcast(self._words) if are_few else self._words
+            left = without_marked(self._context.located(partial), marks)
+            copies = self._files.rows(left.drop(FILE, ROW))
         ensure_same_count(sum(partial.values()), count_written_rows(copies))
         return copies
 
@@ -344,47 +344,7 @@ class _MaterializedChange:
         return [quote_name(name) for name in self._context.schema.names]
 
 
-# Copies of files without some of their rows: tasks read and write with Arrow, and the other rows never reach Spark.
-#
-# Rows are copied without new checks; only their types become the types of the table. Spark copies what Arrow does
-# not read or write exactly.
-#
-# Source: PROTOCOL.md#add-file-and-remove-file
-
-
-Texts: TypeAlias = tuple[str | None, ...]
-
-
-_COPIES = "key string, path string, size_bytes bigint, stats string, counts string"
-_COPY_BATCH = pa.schema(
-    {"key": pa.string(), "path": pa.string(), "size_bytes": pa.int64(), "stats": pa.string(), "counts": pa.string()}
-)
-_decoder = msgspec.json.Decoder(Add)
-
-
-def copy_without_marked(
-    context: ChangeContext, keys: Iterable[str], words: DataFrame, job: str
-) -> tuple[list[Add], set[str]]:
-    """Copy files without the rows that words mark, and return the copies and the keys of the copied files.
-
-    Args:
-        keys: The files to copy.
-        job: The folder of the copies.
-    """
-    files = {key: context.adds[key] for key in keys}
-    plan = _plan(context, job)
-    if plan is None:
-        return [], set()
-    # Without statistics, which tasks do not need and which may be larger than everything else.
-    texts = {key: msgspec.json.encode(msgspec.structs.replace(add, stats=None)).decode() for key, add in files.items()}
-    tasks = min(len(files), 1 + sum(add.size for add in files.values()) // CHANGE_TASK_BYTES)
-    spread = spread_words(context.spark, words, texts, tasks)
-    with translate_spark_errors():
-        rows = spread.mapInArrow(partial(copy_files, *plan), _COPIES).collect()
-    refused = {row.key for row in rows if row.path is None}
-    copies = [_to_add(PartFile(*row[1:]), files[row.key]) for row in rows if row.path is not None]
-    discard_folder(context.store, job, but={row.path for row in rows})  # Spark may have run a task twice
-    return copies, files.keys() - refused
+# Rows that are known by their positions.
 
 
 def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> ChangeResult | None:
@@ -410,9 +370,8 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
             revised = revise_files(files, marked, lost, rows)
         elif partial_files:
             some = {key: marked[key] for key in partial_files}
-            copied = copy_without_positions(context, some, files.new_folder())
+            copied = copy_without_positions(context, some, files.new_folder)
             if copied is None:
-                ChangeResult(folders=files.folders).discard(context.store)
                 return None
             copies = copied
             ensure_same_count(sum(partial_files.values()), count_written_rows(copies))
@@ -425,36 +384,6 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
         folders=files.folders,
         reads=context.reads,
     )
-
-
-def copy_without_positions(context: ChangeContext, marked: Mapping[str, BitMap64], job: str) -> list[Add] | None:
-    """Copy files without some rows, like `copy_without_marked`, in this process unless they are large.
-
-    Args:
-        marked: The positions of those rows by the key of each file to copy.
-
-    Returns:
-        None if Arrow cannot copy all of them.
-    """
-    if sum(context.adds[key].size for key in marked) > COPIED_BYTES:
-        words = pa.Table.from_batches([batch for key, bitmap in marked.items() for batch in word_batches(key, bitmap)])
-        copies, copied = copy_without_marked(context, marked, context.spark.createDataFrame(words), job)
-        return copies if copied == set(marked) else None
-    plan = _plan(context, job)
-    if plan is None:
-        return None
-    scan, layout = plan
-
-    def copy(key: str) -> list[Add] | None:
-        add = context.adds[key]
-        values = tuple(add.partition_values.get(name) for name in layout.split)
-        parts = _copy_partition(scan, layout, values, [RowSlice(add, marked=marked[key])])
-        return None if parts is None else [_to_add(part, add) for part in parts]
-
-    # Arrow works outside of Python's lock.
-    with ThreadPoolExecutor(min(len(marked), CHANGE_THREADS)) as pool:
-        found = list(pool.map(copy, marked))
-    return None if None in found else [add for adds in found if adds is not None for add in adds]
 
 
 def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> list[Add] | None:
@@ -480,64 +409,6 @@ def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> li
     except BaseException:
         writer.discard()
         raise
-
-
-def _to_add(part: PartFile, old: Add) -> Add:
-    return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=old.partition_values)
-
-
-def _plan(context: ChangeContext, job: str) -> tuple[LocalScan, ArrowLayout] | None:
-    """Return how tasks read and write files, both by the names of columns in files; None if Arrow cannot."""
-    schema, mode = context.configuration.schema, context.configuration.mapping
-    if not context.has_arrow_layout:
-        return None
-    ensure_changes_readable(schema)
-    stored = StructType(tuple(field for field in schema if field.name not in context.metadata.partition_columns))
-    scan = LocalScan(context.store, to_physical(stored, mode), NONE, {})
-    try:
-        _ = scan.arrow_schema
-        return scan, arrow_layout(context.store, context.configuration, job, codec_of(context.session))
-    except InvalidOption:  # a type that Arrow does not have
-        return None
-
-
-# ---- on the executors ------------------------------------------------------------------------------
-
-
-def copy_files(scan: LocalScan, layout: ArrowLayout, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Copy the files of a task, grouped by partition, and yield each copy with the key of one of its files.
-
-    Files that Spark has to copy are yielded without a path.
-    """
-    freeze_imports()
-    texts, marked = gather_words(batches)
-    partitions: dict[Texts, dict[str, Add]] = {}
-    for key, text in texts.items():
-        add = _decoder.decode(text)
-        values = tuple(add.partition_values.get(name) for name in layout.split)
-        partitions.setdefault(values, {})[key] = add
-    for values, files in partitions.items():
-        slices = [RowSlice(add, marked=marked[key]) for key, add in files.items()]
-        parts = _copy_partition(scan, layout, values, slices)
-        copied = [{"key": next(iter(files)), **msgspec.structs.asdict(part)} for part in parts or ()]
-        refused = [{"key": key} for key in files if parts is None]
-        yield pa.RecordBatch.from_pylist(copied + refused, schema=_COPY_BATCH)
-
-
-def _copy_partition(
-    scan: LocalScan, layout: ArrowLayout, values: Texts, slices: Iterable[RowSlice]
-) -> list[PartFile] | None:
-    """Return the copies of files of one partition; None if Spark has to copy them."""
-    writer = open_writer(layout, values)
-    try:
-        for rows in (rows for part in slices for rows in scan.read(part)):
-            for batch in pa.Table.from_arrays(rows.columns, schema=layout.schema).to_batches():
-                writer.write(batch)
-        return writer.close()
-    except (NotLocal, CorruptFile, OSError, pa.ArrowException) as error:
-        writer.discard()
-        ensure_space(scan.store, error)
-        return None  # Spark may read the file, or says what is wrong
 
 
 def ensure_space(store: LogStore, error: Exception) -> None:

@@ -555,24 +555,26 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         """
         if not merge.losers:
             return result
-        from widen.changes.spark_changes import copy_without_positions, write_here
+        from widen.changes.delta_copies import copy_without_positions
+        from widen.changes.spark_changes import write_here
+
+        def new_folder() -> str:
+            job = uuid.uuid4().hex
+            staged.add_folders(self.target.store, [job])
+            return job
 
         rows = context.all_rows(merge.losers)
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
         copies: list[Add] = []
         if partial_files:
-            job = uuid.uuid4().hex
-            staged.add_folders(self.target.store, [job])
-            copied = copy_without_positions(context, partial_files, job)
+            copied = copy_without_positions(context, partial_files, new_folder)
             if copied is None:
                 return None
             copies = copied
             left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
             ensure_same_count(left, count_written_rows(copies))
         if merge.new_rows is not None:
-            job = uuid.uuid4().hex
-            staged.add_folders(self.target.store, [job])
-            written = write_here(context, merge.new_rows.read(), job)
+            written = write_here(context, merge.new_rows.read(), new_folder())
             if written is None:
                 return None
             ensure_same_count(merge.new_rows.count, count_written_rows(written))

@@ -88,6 +88,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--engine": "local",
     "--evolve": "split",
     "--exclude": "customer.ssn",
+    "--include": "id",
     "--fail-on": "structural",
     "--fast-forward": "main",
     "--format": "csv",

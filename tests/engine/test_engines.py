@@ -350,6 +350,7 @@ CASES = {
     "dates": Case([{"a.json": MIXED}], {"detect_dates": True}),
     "decimals": Case([{"a.json": lines({"v": 12.5}, {"v": 1})}], {"numbers": "decimal"}),
     "hidden fields": Case([{"a.json": MIXED}], {"mask": ["at"], "exclude": ["n.x"]}),
+    "included fields": Case([{"a.json": MIXED}], {"include": ["AT", "n", "id"]}),
     "damaged lines": Case([{"a.json": b'{"a": 1}\n{"a": \n\xff\n[3]\n7\n{"a": 2}\n'}]),
     "equal keys": Case([{"a.json": b'{"a": 1, "a": 2}\n{"b": 1e400}\n'}]),
     "an array": Case([{"a.json": json.dumps([{"a": 1}, {"a": 2.5}], indent=1).encode()}]),
@@ -500,6 +501,9 @@ CASES = {
     "hidden fields of parquet": Case(
         [{"a.parquet": PARQUET}, {"b.parquet": parquet(MORE_ROWS, MORE)}],
         {"mask": ["s", "r.b", "items.k", "N"], "exclude": ["raw", "r.a"]},
+    ),
+    "included fields of parquet": Case(
+        [{"a.parquet": PARQUET}, {"b.parquet": parquet(MORE_ROWS, MORE)}], {"include": ["s", "R", "items"]}
     ),
     "parquet into fixed columns": Case(
         [{"a.parquet": parquet(FIXED_ROWS, {"id": pa.int64(), "p": pa.string(), "r": pa.struct({"a": pa.float64()})})}],

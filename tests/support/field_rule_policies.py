@@ -29,6 +29,8 @@ _OTHERS = (
     {"local_time_fields": frozenset([("a",)])},
     {"excluded": frozenset([("b",)])},
     {"masked": frozenset([("a", "b")])},
+    {"included": frozenset([("A",)])},
+    {"included": frozenset([("a",), ("c",)]), "masked": frozenset([("a", "b")])},
     {"masked": frozenset([("a",)]), "excluded": frozenset([("a b",)])},
     {"date_fields": frozenset([()]), "excluded": frozenset([("a", "b")])},
     {"epoch_units": {("a",): EpochUnit.MILLISECONDS}},

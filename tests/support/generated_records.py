@@ -271,6 +271,10 @@ SETTINGS = {
         {"secret": word, "gone": number(0, 9), "o": record(k=number(0, 9), secret=word), "s": word},
         policy=Policy(masked=frozenset([("secret",), ("o", "secret")]), excluded=frozenset([("gone",)])),
     ),
+    "included": Setting(
+        {"gone": one_of(word, number(0, 9)), "o": record(k=number(0, 9), w=word), "s": word, "last": boolean},
+        policy=Policy(included=frozenset([("O",), ("s",)])),
+    ),
     "texts": Setting(
         {
             "t": one_of(word, number(0, 99), array(word), record(k=number(0, 9), w=word)),

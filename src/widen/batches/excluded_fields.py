@@ -38,8 +38,10 @@ def no_deletes_by(fields: Sequence[Path], reason: str) -> InvalidOption:
         reason: Why, as a part of a sentence.
     """
     names = ", ".join(map(format_path, fields))
-    expected = f"The condition of deletions (delete_when) reads it, and {reason}. Load the field."
-    return InvalidOption(option="exclude", value=names, expected=expected)
+    expected = (
+        f"The condition reads {names}, which the load leaves out (exclude, include), and {reason}. Load the field."
+    )
+    return InvalidOption(option="delete_when", value=names, expected=expected)
 
 
 def find_deletes(rows: pa.RecordBatch, policy: Policy, schema: StructType) -> pa.Array:

@@ -484,7 +484,7 @@ def _first_seen_text(first: RecordPosition | None, sample: str) -> str:
 
 _NEAREST = 3
 _COUNTS_AS_NULL = "neither the table nor the batch has this field, so it is null in the condition"
-_MASK, _EXCLUDE = "mask", "exclude"
+_MASK, _EXCLUDE, _INCLUDE = "mask", "exclude", "include"
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +492,8 @@ class Unmatched:
     """A rule of a policy that has no effect.
 
     Args:
-        option: The option: ``mask``, ``exclude``, ``pin``, ``epoch_unit``, ``detect_dates`` or ``delete_when``.
+        option: The option: ``mask``, ``exclude``, ``include``, ``pin``, ``epoch_unit``, ``detect_dates`` or
+            ``delete_when``.
         nearest: The existing fields with the most similar names.
     """
 
@@ -504,7 +505,7 @@ class Unmatched:
     @property
     def hides(self) -> bool:
         """Whether the rule is to hide values."""
-        return self.option in (_MASK, _EXCLUDE)
+        return self.option in (_MASK, _EXCLUDE, _INCLUDE)
 
     def __str__(self) -> str:
         nearest = f" Did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
@@ -532,8 +533,8 @@ def find_unmatched(
     folded = found.folded(policy)
     unmatched = []
     for option, source in _rules(policy):
-        is_hidden = option in (_MASK, _EXCLUDE)
-        if not (folded.hides(fold_path(source)) if is_hidden else found.has(source)):
+        in_any_case = option in (_MASK, _EXCLUDE, _INCLUDE)
+        if not (folded.hides(fold_path(source)) if in_any_case else found.has(source)):
             nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
             unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
     for source in dict.fromkeys(deletes_by):
@@ -549,6 +550,7 @@ def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
     for option, sources in (
         (_MASK, policy.masked),
         (_EXCLUDE, policy.excluded),
+        (_INCLUDE, policy.included or ()),
         ("pin", policy.pins),
         ("epoch_unit", policy.epoch_units),
         ("detect_dates", policy.date_fields),

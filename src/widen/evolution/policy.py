@@ -14,7 +14,17 @@ from typing import TypeAlias, TypeVar
 from widen.errors import InvalidOption, InvalidPath, InvalidType
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.envelope import Envelope
-from widen.json.field_rules import LOADED_AT, PLAIN, SIGN, VALID_FROM, VALID_TO, FieldRule, FieldRules
+from widen.json.field_rules import (
+    LOADED_AT,
+    PLAIN,
+    SIGN,
+    SOURCE_FILE,
+    VALID_FROM,
+    VALID_TO,
+    VERSION_FIELDS,
+    FieldRule,
+    FieldRules,
+)
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
 from widen.model.column_path import Path, as_nullable, fold_path, parse_path
@@ -188,7 +198,9 @@ class Policy:
             value decides.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         samples: How plans, events and commits show sample values.
-        allows_unmatched: Whether masks and exclusions may name fields that neither the table nor the batch has.
+        included: The top-level fields that are read; None for all.
+        allows_unmatched: Whether masks, exclusions and inclusions may name fields that neither the table nor the batch
+            has.
         no_stats: The fields whose columns get no minimum and no maximum, beside those masked and excluded.
         known_fields: The fields that earlier loads into the table have masked or excluded.
         detects_maps: Whether the objects of a new field become maps if they look like maps.
@@ -218,6 +230,7 @@ class Policy:
     epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
     excluded: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()
+    included: frozenset[Path] | None = None
     allows_unmatched: bool = False
     no_stats: frozenset[Path] = frozenset()
     known_fields: frozenset[Path] = frozenset()
@@ -238,6 +251,25 @@ class Policy:
     names: Names | None = None
     keeps_corrupt: bool = True
     allows_nan: bool = False
+
+    @property
+    def hides(self) -> bool:
+        """Whether some values of a source are not stored as they are, or not at all."""
+        return bool(self.masked or self.excluded) or self.included is not None
+
+    @property
+    def included_names(self) -> frozenset[str] | None:
+        """The folded names of the included fields, with those that Widen itself adds to records; None for all."""
+        if self.included is None:
+            return None
+        own = VERSION_FIELDS if self.history else ()
+        return frozenset(map(similarity_key, (*(path[0] for path in self.included), *own)))
+
+    def loads(self, path: Path) -> bool:
+        """Return whether a field is neither excluded nor outside of the included ones."""
+        names, excluded = self.included_names, set(map(fold_path, self.excluded))
+        is_included = names is None or similarity_key(path[0]) in names
+        return is_included and not any(fold_path(path[:length]) in excluded for length in range(1, len(path) + 1))
 
     @property
     def matches_any_case(self) -> bool:
@@ -312,6 +344,7 @@ def with_paths(policy: Policy, change: Callable[[Path], Path]) -> Policy:
         epoch_units={change(path): unit for path, unit in policy.epoch_units.items()},
         excluded=frozenset(map(change, policy.excluded)),
         masked=frozenset(map(change, policy.masked)),
+        included=None if policy.included is None else frozenset(map(change, policy.included)),
     )
 
 
@@ -403,7 +436,7 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
         for source in sorted(sources):
             node = hidden.at(source)
             node.take, node.source = take, source
-    return root.build(FieldRules(), hidden)
+    return root.build(FieldRules(included=policy.included_names), hidden)
 
 
 def unseen_hidden_fields(policy: Policy, schema: StructType) -> frozenset[Path]:
@@ -491,7 +524,9 @@ class _RuleNode:
         }
         kept = {key: each for key, each in below.items() if each != hidden_below.get(similarity_key(key), inherited)}
         take = hidden.take or self.take
-        rules = FieldRules(take, self.maps, is_dated, has_local_times, kept, hidden_below, hidden.source)
+        rules = FieldRules(
+            take, self.maps, is_dated, has_local_times, kept, hidden_below, hidden.source, above.included
+        )
         return PLAIN if rules.is_plain else rules
 
 
@@ -647,6 +682,10 @@ def for_file_fields(policy: Policy) -> Policy:
     names = policy.file_fields
     if not names:
         return policy
+    included = policy.included
+    if included is not None:
+        own = {(name + SIGN,) for name in names & {SOURCE_FILE, LOADED_AT}}
+        included |= own | _hidden_file_fields(included, names)
     date_fields = _add_file_fields(policy.date_fields, names) | {
         (LOADED_AT + SIGN,) for name in names if name == LOADED_AT
     }
@@ -658,6 +697,7 @@ def for_file_fields(policy: Policy) -> Policy:
         epoch_units=_with_file_fields(policy.epoch_units, names),
         excluded=policy.excluded | _hidden_file_fields(policy.excluded, names),
         masked=policy.masked | _hidden_file_fields(policy.masked, names),
+        included=included,
         no_stats=policy.no_stats | _hidden_file_fields(policy.no_stats, names),
     )
 

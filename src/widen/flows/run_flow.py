@@ -190,6 +190,8 @@ def _ensure_keys_kept(keys: Mapping[str, str], policy: Policy) -> None:
         for option, paths in {"pins": policy.pins, "exclude": policy.excluded, "mask": policy.masked}.items():
             if any(len(path) == 1 and similarity_key(path[0]) == similarity_key(name) for path in paths):
                 raise InvalidOption(option=option, value=name, expected="Must not name a key. Use the query instead.")
+        if policy.included_names is not None and similarity_key(name) not in policy.included_names:
+            raise InvalidOption(option="include", value=name, expected="Must have all keys: list this one, too.")
 
 
 # A chain of flows in a TOML file: a table ``[[step]]`` for each flow, in their order.

@@ -216,6 +216,13 @@ class FieldOptions(GrowthOptions, NanOptions, total=False):
         metavar="FIELD",
         help="Ignore a field; upper and lower case do not matter; can be repeated.",
         setting="fields to ignore")]
+    include: Annotated[Iterable[str] | None, Option(
+        "The fields to load, at the top level of records; all others are left out, as with ``exclude``. Names match "
+        "without regard to case. A field that neither the table nor the batch has is refused.",
+        metavar="FIELD",
+        help="Load only this field of the records, and others given so; upper and lower case do not matter; can be "
+        "repeated.",
+        setting="the only fields to load")]
     mask: Annotated[Iterable[str] | None, Option(
         "Fields whose values are replaced by ``***``, by the same rules. Where the policy expects a record and the "
         "source has a text, the whole text is masked, since it may hold the field.",
@@ -223,9 +230,9 @@ class FieldOptions(GrowthOptions, NanOptions, total=False):
         help="Write *** instead of the values of a field; upper and lower case do not matter; can be repeated.",
         setting="fields whose values become ***")]
     allow_unmatched: Annotated[bool | None, Option(
-        "Whether ``exclude`` and ``mask`` may name fields that do not exist: for a field that comes and goes. The "
-        "plan and an event then report them.",
-        help="Allow --mask and --exclude to name fields that do not exist (yet).")]
+        "Whether ``exclude``, ``include`` and ``mask`` may name fields that do not exist: for a field that comes and "
+        "goes. The plan and an event then report them.",
+        help="Allow --mask, --exclude and --include to name fields that do not exist (yet).")]
     no_stats: Annotated[Iterable[str] | None, Option(
         "Fields whose columns get no minimum and no maximum in the log, in footers and in manifests. Masked and "
         "excluded fields never have them.",

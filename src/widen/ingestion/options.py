@@ -43,7 +43,7 @@ from widen.model.argument_types import has_type
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, Unpack, declared
-from widen.model.types import StructType, quote_name
+from widen.model.types import StructType, quote_name, similarity_key
 from widen.schema.source_metadata import to_layout
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 from widen.sources.listing import parse_format, to_paths
@@ -118,6 +118,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         epoch_units={**policy.epoch_units, **_parse_table(given, "epoch_unit", parse_unit)},
         excluded=policy.excluded | _parse_scalar(given, "exclude", _NO_FIELDS, _parse_sources),
         masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
+        included=_parse_scalar(given, "include", policy.included, _parse_included),
         allows_unmatched=_parse_scalar(given, "allow_unmatched", policy.allows_unmatched, _parse_boolean),
         no_stats=policy.no_stats | _parse_scalar(given, "no_stats", _NO_FIELDS, _parse_sources),
         samples=_parse_scalar(given, "samples", policy.samples, _parse_samples),
@@ -267,7 +268,22 @@ def _parse_sources(place: str, value: Any) -> frozenset[Path]:
     return frozenset(parse_source(place, each) for each in value)
 
 
+def _parse_included(place: str, value: Any) -> frozenset[Path]:
+    paths = _parse_sources(place, value)
+    nested = [path for path in sorted(paths) if len(path) > 1]
+    if nested or not paths:
+        expected = "Must name at least one field of records; leave out fields inside of a field with exclude."
+        raise InvalidOption(option=place, value=format_path(nested[0]) if nested else [], expected=expected)
+    return paths | {(UNCHANGED,)}
+
+
 def _ensure_one_rule(policy: Policy) -> None:
+    names = policy.included_names
+    for option, paths in (("exclude", policy.excluded), ("mask", policy.masked)):
+        for path in sorted(paths):
+            if names is not None and similarity_key(path[0]) not in names:
+                expected = "include does not list the field, so it is left out already: list it, or drop this rule."
+                raise InvalidOption(option=option, value=format_path(path), expected=expected)
     masked = set(map(fold_path, policy.masked))
     for path in sorted(path for path in policy.excluded if fold_path(path) in masked):
         expected = "A field cannot be both excluded and masked."
@@ -483,12 +499,8 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     rules = parse_key_rules(given["key"], *map(given.get, _KEY_OPTIONS[1:]))
     has_unchanged = policy.envelope is not None and bool(policy.envelope.unavailable)
     rules = replace(rules, has_unchanged=has_unchanged)
-    hidden = {fold_path(path) for path in (*policy.excluded, *policy.masked)}
-    for path in rules.fields:
-        if _is_in(path, hidden):
-            option = "key" if path in rules.key else "sequence_by"
-            raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
-    masked, excluded = (set(map(fold_path, each)) for each in (policy.masked, policy.excluded))
+    ensure_keys_loaded(rules, policy)
+    masked = set(map(fold_path, policy.masked))
     of_condition = rules.missing_fields(StructType())
     for path in of_condition:
         if _is_in(path, masked):
@@ -497,11 +509,23 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
                 f"instead (--exclude {format_path(path)}): then only whether a record deletes is kept."
             )
             raise InvalidOption(option="delete_when", value=rules.delete_when, expected=expected)
-    rules = replace(rules, excluded=tuple(dict.fromkeys(path for path in of_condition if _is_in(path, excluded))))
-    if rules.has_unchanged and any(fold_path((UNCHANGED,)) == path for path in hidden):
+    rules = replace(rules, excluded=tuple(dict.fromkeys(path for path in of_condition if not policy.loads(path))))
+    if rules.has_unchanged and fold_path((UNCHANGED,)) in set(map(fold_path, policy.excluded | policy.masked)):
         expected = f"The field {UNCHANGED} says which values a row keeps: it must not be masked or excluded."
         raise InvalidOption(option="exclude", value=UNCHANGED, expected=expected)
     return replace(rules, is_strict=bool(arguments.get("strict")))
+
+
+def ensure_keys_loaded(rules: KeyRules, policy: Policy) -> None:
+    """Check that the values of keys and of the sequence are stored as they are."""
+    hidden = set(map(fold_path, policy.excluded | policy.masked))
+    for path in rules.fields:
+        option = "key" if path in rules.key else "sequence_by"
+        if _is_in(path, hidden):
+            raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
+        if not policy.loads(path):
+            expected = f"Must be loaded: add {format_path(path[:1])} to include."
+            raise InvalidOption(option=option, value=format_path(path), expected=expected)
 
 
 def _is_in(path: Path, fields: Collection[Path]) -> bool:

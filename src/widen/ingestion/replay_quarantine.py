@@ -26,7 +26,7 @@ from widen.ingestion.commit_batch import (
     write_until_plan_is_stable,
 )
 from widen.ingestion.ingest_options import BranchOptions, ReplayOptions
-from widen.ingestion.options import parse_options
+from widen.ingestion.options import ensure_keys_loaded, parse_options
 from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
@@ -94,6 +94,8 @@ def replay(source: str | PathLike[str], into: str | PathLike[str], **options: Un
     request = BatchRequest(table=table, policy=policy, progress=options["progress"])
     quarantine = request.table.quarantine(fspath(source))
     request = replace(request, keys=request.table.open(policy).key_rules)
+    if request.keys is not None:
+        ensure_keys_loaded(request.keys, policy)
     if request.keys is not None and request.keys.excluded:
         names = ", ".join(map(format_path, request.keys.excluded))
         raise InvalidOption(option="source", value=fspath(source), expected=_NOT_KEPT.format(names))

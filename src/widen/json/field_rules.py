@@ -59,6 +59,7 @@ class FieldRules:
             field that hides values does so however its name is capitalized. They apply to fields without an entry in
             ``below``, and to keys of maps.
         source: The field that the policy masks or excludes, as the policy spells it.
+        included: The folded names of the nested fields that are read; None for all.
     """
 
     take: FieldRule = FieldRule.AS_IS
@@ -68,11 +69,13 @@ class FieldRules:
     below: Mapping[str, FieldRules] = field(default_factory=dict)
     hidden: Mapping[str, FieldRules] = field(default_factory=dict)
     source: Path = ()
+    included: frozenset[str] | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether no value changes."""
-        return self.take is FieldRule.AS_IS and not (self.maps or self.reads_times or self.below or self.hidden)
+        is_open = self.take is FieldRule.AS_IS and self.included is None
+        return is_open and not (self.maps or self.reads_times or self.below or self.hidden)
 
     @property
     def is_hidden(self) -> bool:
@@ -90,6 +93,8 @@ class FieldRules:
 
     def at(self, key: str) -> FieldRules:
         """Return the rules for a nested field."""
+        if self.included is not None and similarity_key(key) not in self.included:
+            return NOT_INCLUDED
         rules = self.below.get(key)
         if rules is None and self.hidden:
             rules = self.hidden.get(similarity_key(key))
@@ -165,7 +170,8 @@ class FieldRules:
         for key, item in value.items() if isinstance(value, dict) else ():
             rules = self.hidden_at(key) if maps else self.at(key)
             if rules is not None and rules.is_hidden:
-                yield rules.source
+                if rules.source:
+                    yield rules.source
                 continue
             if rules is not None:
                 yield from rules._find_hidden(item, 0 if maps else rules.maps)
@@ -174,6 +180,7 @@ class FieldRules:
 
 
 PLAIN = FieldRules()
+NOT_INCLUDED = FieldRules(FieldRule.LEFT_OUT)
 
 _INHERITED: Mapping[tuple[bool, bool], FieldRules] = {
     (is_dated, has_local_times): FieldRules(is_dated=is_dated, has_local_times=has_local_times)

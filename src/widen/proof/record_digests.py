@@ -144,7 +144,8 @@ def build_plan(fields: ColumnsByKey, rule: ProofRule, known: KnownNames | None =
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
     inside = {} if known is None else known.inside
     plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, inside.get(key)) for key in sorted(keys)]
-    return ProofRecord(plans, bool(rule.hidden), [] if known is None else sorted({*known.known_keys()}))
+    is_hiding = bool(rule.hidden) or rule.included is not None
+    return ProofRecord(plans, is_hiding, [] if known is None else sorted({*known.known_keys()}))
 
 
 def _field_plan(

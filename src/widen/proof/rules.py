@@ -61,6 +61,7 @@ class ProofRule:
         has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.
         below: The rules of the fields below, by key.
         hidden: What is masked or excluded below, by folded key: however a name is capitalized.
+        included: The folded keys below that are not excluded; None for all.
     """
 
     is_excluded: bool = False
@@ -71,9 +72,12 @@ class ProofRule:
     has_local_times: bool = False
     below: dict[str, ProofRule] = field(default_factory=dict)
     hidden: dict[str, ProofRule] = field(default_factory=dict)
+    included: frozenset[str] | None = None
 
     def rule_of(self, key: str) -> ProofRule:
         """Return the rule of a key of a record."""
+        if self.included is not None and similarity_key(key) not in self.included:
+            return _EXCLUDED
         # A rule of the very name comes first: two fields may differ in nothing but capitals, and only one has a pin.
         rule = self.below.get(key) or self.hidden.get(similarity_key(key) if self.hidden else key)
         return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
@@ -91,6 +95,7 @@ class ProofRule:
         return self == _AS_IS or (
             not (self.is_excluded or self.is_masked or self.text_form or self.map_levels or self.reads_times)
             and not self.hidden
+            and self.included is None
             and all(rule.is_plain for rule in self.below.values())
         )
 
@@ -103,7 +108,8 @@ class ProofRule:
     def has_redaction(self) -> bool:
         """Whether the rule masks or excludes anything, here or below."""
         below = (*self.below.values(), *self.hidden.values())
-        return self.is_excluded or self.is_masked or any(rule.has_redaction for rule in below)
+        is_redacting = self.is_excluded or self.is_masked or self.included is not None
+        return is_redacting or any(rule.has_redaction for rule in below)
 
     def apply_to_record(self, record: Mapping[str, Json]) -> dict[str, Json]:
         """Return a record after the rules."""
@@ -212,6 +218,7 @@ class ProofRule:
 
 
 _AS_IS = ProofRule()
+_EXCLUDED = ProofRule(is_excluded=True)
 _WITHOUT_ENTRY: Mapping[tuple[bool, bool], ProofRule] = {
     (has_dates, has_local_times): ProofRule(has_dates=has_dates, has_local_times=has_local_times)
     for has_dates in (False, True)
@@ -249,6 +256,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
     # Last, since a mask holds for rules of every kind, however their names are capitalized.
     _hide(root, hidden)
     _inherit_times(root, _AS_IS)
+    root.included = policy.included_names
     return root
 
 
@@ -337,6 +345,8 @@ class CorruptTextRedactor:
 
     def __init__(self, policy: Policy) -> None:
         self._paths = ", ".join(sorted(map(format_path, policy.excluded | policy.masked)))
+        if policy.included is not None:
+            self._paths = "fields that are not loaded"
 
     @property
     def is_redacting(self) -> bool:

@@ -379,12 +379,13 @@ class Redactor:
     """
 
     def __init__(self, policy: Policy, schema: StructType | None = None) -> None:
-        redacted = policy.excluded | policy.masked
         self._rules, self._allows_nan = (
             build_field_rules(schema or StructType(), policy, keeps_forms=True),
             policy.allows_nan,
         )
-        self._redacted_paths = ", ".join(sorted(map(format_path, redacted)))
+        self._redacted_paths = ", ".join(sorted(map(format_path, policy.excluded | policy.masked)))
+        if policy.included is not None:
+            self._redacted_paths = "fields that are not loaded"
 
     def redact_corrupt(self, text: bytes) -> str:
         """Return a text that is not a record as the table may keep it: unchanged, or only its length."""

@@ -140,7 +140,7 @@ def _are_columnar(parts: Sequence[RecordPart]) -> bool:
     return all(
         part.files
         # A mask leaves texts the type that they have.
-        and not (part.proof.policy.masked or part.proof.policy.excluded)
+        and not part.proof.policy.hides
         and part.proof.records == part.proof.source == with_text_keys(part.proof.source)
         and has_own_kinds(part.proof.source, part.proof.columns)
         and (part.proof.schema, part.proof.policy) == (parts[0].proof.schema, parts[0].proof.policy)

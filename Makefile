@@ -165,7 +165,7 @@ setup: $(WORK)/venv.stamp ## the virtual environment, Java, and the kernel where
 	  echo "cargo is missing, so the kernel is not built and JSON is decoded more slowly; see docs/kernel.md"; fi
 
 .PHONY: kernel kernel-test
-kernel: $(WORK)/kernel.stamp ## build the native decoder of JSON and install it; needs cargo
+kernel: $(WORK)/kernel.stamp ## compile the native decoder of JSON into src/widen; needs cargo
 
 kernel-test: $(WORK)/kernel.stamp ## tests, lint and format of the kernel's crate
 	@cd kernel && $(IN_CRATE) $(CARGO) test --quiet --workspace --no-default-features
@@ -190,7 +190,7 @@ lock: ## resolve the requirement files again (needs uv)
 	@sh tools/lock.sh
 
 clean: ## remove everything that was fetched or made
-	rm -rf $(WORK) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(WORK) src/widen/_kernel.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(WORK)/python.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -201,13 +201,10 @@ $(WORK)/venv.stamp: requirements/dev.txt requirements/spark-4.2.txt pyproject.to
 	@echo "Setting up $(VENV) (the first time takes some minutes)"
 	@$(PYTHON) tools/venv.py $(VENV) requirements/dev.txt requirements/spark-4.2.txt && touch $@
 
-$(WORK)/kernel.stamp: kernel/Cargo.toml kernel/pyproject.toml $(wildcard kernel/src/*.rs) \
-  kernel/proof/Cargo.toml $(wildcard kernel/proof/src/*.rs) requirements/kernel.txt $(WORK)/venv.stamp
+$(WORK)/kernel.stamp: kernel/Cargo.toml $(wildcard kernel/src/*.rs) kernel/proof/Cargo.toml $(wildcard kernel/proof/src/*.rs) \
+  tools/kernel.py $(WORK)/venv.stamp
 	@echo "Building the kernel (the first time takes a minute)"
-	@{ $(RUN) -m pip install --quiet --require-hashes -r requirements/kernel.txt && rm -rf $(WORK)/wheels && \
-	  (cd kernel && $(IN_CRATE) ../$(RUN) -m maturin build --release --interpreter ../$(RUN) --out ../$(WORK)/wheels) && \
-	  $(RUN) -m pip install --quiet --no-deps --force-reinstall $(WORK)/wheels/*.whl; } >$(WORK)/kernel.log 2>&1 || \
-	  { tail -5 $(WORK)/kernel.log; exit 1; }
+	@$(IN_CRATE) CARGO=$(CARGO) $(RUN) tools/kernel.py >$(WORK)/kernel.log 2>&1 || { tail -5 $(WORK)/kernel.log; exit 1; }
 	@touch $@
 
 $(WORK)/venv-docs.stamp: requirements/docs.txt pyproject.toml tools/venv.py | $(WORK)/python.stamp

@@ -25,6 +25,7 @@ def main(target: str, *requirements: str) -> int:
     code = _fill(target, *requirements)
     if not code:
         pip = _pip(Path(target).absolute() / "bin" / "python")
+        os.environ["WIDEN_BUILD_KERNEL"] = "no"  # ``make kernel`` does, once for all environments
         _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)])
     return code
 

@@ -13,7 +13,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::{text_kind, RecordDecoder, RecordPlan};
 
 /// Decodes the records that fit the columns; the texts of all others have to be read otherwise.
-#[pyclass(name = "Decoder", module = "widen_kernel")]
+#[pyclass(name = "Decoder", module = "widen._kernel")]
 struct Decoder {
     schema: SchemaRef,
     decoder: RecordDecoder,
@@ -101,8 +101,7 @@ fn text_kinds<'py>(
 }
 
 #[pymodule]
-fn widen_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decoder>()?;
     module.add_function(wrap_pyfunction!(text_kinds, module)?)?;
     // The proof's crate shares nothing with the decoder but this module.

@@ -17,7 +17,7 @@ COPIED = [
 
 
 def test_what_it_copies_is_in_its_context() -> None:
-    assert len(COPIED) == 6
+    assert len(COPIED) == 8
     assert [name for name in COPIED if not (ROOT / name).exists()] == []
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     assert rules[0] == "*"

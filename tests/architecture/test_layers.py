@@ -54,8 +54,8 @@ FOREIGN = {
     "json": {"msgspec", "open_data_contract_standard", "yaml"},
     "schema": {"msgspec", "sqlglot"},
     "evolution": {"msgspec"},
-    "rows": {"msgspec", "widen_kernel"},
-    "proof": {"msgspec", "pyarrow", "widen_kernel"},
+    "rows": {"msgspec"},
+    "proof": {"msgspec", "pyarrow"},
     "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlalchemy", "sqlglot"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"py4j", "pyarrow", "pyspark"},
@@ -143,7 +143,7 @@ sys.path[:0] = {paths}
 
 class OnlyAllowed(MetaPathFinder):
     refused = {{"pyspark", "py4j", "pyarrow", "pandas", "numpy", "obstore", "pyroaring", "pyiceberg", "deltalake",
-                "sqlglot", "lark", "typer", "rich", "jinja2", "msgspec", "widen_kernel"}} - set({allowed})
+                "sqlglot", "lark", "typer", "rich", "jinja2", "msgspec"}} - set({allowed})
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in self.refused:
             raise ModuleNotFoundError("not installed here: " + name)

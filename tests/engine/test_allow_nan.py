@@ -15,7 +15,7 @@ import widen
 from widen import IngestResult
 from widen.cli.app import app
 from widen.errors import SourceError
-from widen.rows.native_decoder import KERNEL_VARIABLE, find_kernel
+from widen.model.native_kernel import KERNEL_VARIABLE, find_kernel
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -22,8 +22,8 @@ from widen.evolution.policy import Numbers, build_field_rules
 from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import InvalidJson, parse_document
 from widen.json.observation import Observation, RecordPosition, observe_record
+from widen.model.native_kernel import find_kernel
 from widen.rows import row_builder
-from widen.rows.native_decoder import find_kernel
 from widen.rows.row import Row, build_routes, find_violations, fixed_column_route, rescue, to_row
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import RESCUED, role_field

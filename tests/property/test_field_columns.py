@@ -20,9 +20,9 @@ from widen.evolution.policy import FixedColumn, Mode, Numbers, Policy
 from widen.files.arrow_types import to_arrow_schema
 from widen.json.field_rules import FileFields
 from widen.json.observation import observation_from_json
+from widen.model.native_kernel import find_kernel
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
-from widen.rows.native_decoder import find_kernel
 from widen.rows.row_builder import RowBuilder
 from widen.sources.csv_dialect import (
     EXACT_VALUES,

@@ -18,7 +18,7 @@ import pytest
 
 import widen
 from widen.files.expressions import query_locally
-from widen.rows.native_decoder import KERNEL_VARIABLE, find_kernel
+from widen.model.native_kernel import KERNEL_VARIABLE, find_kernel
 
 ROUNDS = 150 if os.environ.get("WIDEN_TEST_FAULTS") == "1" else 12
 

@@ -20,7 +20,7 @@ import widen
 from support.iceberg_files import embedded_catalog
 from widen.errors import InvalidOption, ItemRenameRefused
 from widen.files.expressions import query_locally
-from widen.rows.native_decoder import KERNEL_VARIABLE, find_kernel
+from widen.model.native_kernel import KERNEL_VARIABLE, find_kernel
 
 EVERY = os.environ.get("WIDEN_TEST_FAULTS") == "1"
 NEW_NAMES = {"n": "n2", "x": "Größe", "s": "part"}

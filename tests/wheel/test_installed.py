@@ -26,11 +26,44 @@ SPARK_OF = {"3.10": "4.2", "3.13": "4.3"}
 OLD_SPARK = ("pyspark==3.5.7", "py4j==0.10.9.7")
 
 
+def build(place: Path, kernel: str) -> Path:
+    """Build the wheel with or without the kernel, and return its path."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place]
+    environment = clean() | {"WIDEN_BUILD_KERNEL": kernel, "CARGO_TARGET_DIR": str(ROOT / ".work" / "cargo")}
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return next(place.glob("*.whl"))
+
+
+has_cargo = shutil.which(os.environ.get("CARGO", "cargo")) is not None
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("wheel")
-    done("-m", "hatchling", "build", "-t", "wheel", "-d", place, python=sys.executable, cwd=ROOT)
-    return next(place.glob("*.whl"))
+    return build(tmp_path_factory.mktemp("wheel"), "require" if has_cargo else "no")
+
+
+def test_the_wheel_has_the_kernel(wheel: Path, plain: Path, tmp_path: Path) -> None:
+    assert ("-cp310-abi3-" in wheel.name, "-py3-none-any" in wheel.name) == (has_cargo, not has_cargo)
+    expected = "native kernel" if has_cargo else "no native kernel"
+    assert widen(plain, "--version", cwd=tmp_path).endswith(f" ({expected})\n")
+    assert widen(plain, "--version", cwd=tmp_path, WIDEN_KERNEL="off").endswith(", since WIDEN_KERNEL is off)\n")
+
+
+def test_without_cargo_it_is_a_wheel_of_pure_python(
+    plain: Path, tmp_path: Path, constraints: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARGO", "no-such-cargo")
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Rust is by default
+    pure = build(tmp_path / "wheel", "auto")
+    assert pure.name.endswith("-py3-none-any.whl")
+    place = tmp_path / "installed"
+    done("-m", "pip", "install", "--quiet", "--no-deps", "--target", place, pure, python=plain / "python")
+    (tmp_path / "x.json").write_text('{"total": 7}\n')
+    environment = {"PYTHONPATH": str(place)}
+    assert widen(plain, "--version", cwd=tmp_path, **environment).endswith(" (no native kernel)\n")
+    said = widen(plain, "ingest", "x.json", "--into", "table", "--verify", cwd=tmp_path, **environment)
+    assert "1 of 1 leaves exact" in said
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@
 use arrow_array::Array;
 use arrow_schema::{DataType, Field, Fields, TimeUnit};
 use libfuzzer_sys::fuzz_target;
-use widen_kernel::{kinds, ColumnPlan, FieldPlan, RecordDecoder, RecordPlan};
+use kernel::{kinds, ColumnPlan, FieldPlan, RecordDecoder, RecordPlan};
 
 fn column(name: &str, takes: u16) -> ColumnPlan {
     ColumnPlan {

@@ -29,7 +29,7 @@ fn value_error(error: InvalidPlan) -> PyErr {
 }
 
 /// Digests the texts of a source.
-#[pyclass(name = "SourceReader", module = "widen_kernel.proof")]
+#[pyclass(name = "SourceReader", module = "widen._kernel.proof")]
 struct PySourceReader(SourceReader);
 
 #[pymethods]
@@ -95,7 +95,7 @@ impl PySourceReader {
 }
 
 /// Digests the rows of a table.
-#[pyclass(name = "RowReader", module = "widen_kernel.proof")]
+#[pyclass(name = "RowReader", module = "widen._kernel.proof")]
 struct PyRowReader(RowReader);
 
 #[pymethods]
@@ -135,7 +135,7 @@ impl PyRowReader {
 
 /// Return the module.
 pub fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
-    let module = PyModule::new(py, "widen_kernel.proof")?;
+    let module = PyModule::new(py, "widen._kernel.proof")?;
     module.add("VERSION", 3)?;
     module.add_class::<PySourceReader>()?;
     module.add_class::<PyRowReader>()?;

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
-from widen.rows.native_decoder import BOOLEAN, DATE, DOUBLE, LONG, STRING, find_kernel
+from widen.model.native_kernel import find_kernel
+from widen.rows.native_decoder import BOOLEAN, DATE, DOUBLE, LONG, STRING
 from widen.rows.row import ColumnSlot
 from widen.rows.row_builder import RowBuilder
 from widen.rows.shape import ScalarField

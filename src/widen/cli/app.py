@@ -265,7 +265,9 @@ class WidenGroup(TyperGroup):
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        show_line(f"widen {package.__version__}")
+        from widen.model.native_kernel import describe_kernel
+
+        show_line(f"widen {package.__version__} ({describe_kernel()})")
         raise typer.Exit
 
 

@@ -1,7 +1,7 @@
 """The sums of the digests of source records and of table rows: natively where the process can, else in Python.
 
 The native readers digest what they are sure of. Python reads what they refuse, and all of it where they are missing.
-The digests are the same. The readers are the module ``widen_kernel.proof``: a crate of its own with a parser of its
+The digests are the same. The readers are the module ``widen._kernel.proof``: a crate of its own with a parser of its
 own, made from the columns and rules of the proof, which shares nothing with the decoder of the writer but the wheel.
 
 Source: docs/evolution-rules.md#proof; docs/kernel.md
@@ -9,7 +9,6 @@ Source: docs/evolution-rules.md#proof; docs/kernel.md
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
+from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
@@ -40,23 +40,14 @@ from widen.proof.rules import (
 from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
-KERNEL_VARIABLE = "WIDEN_KERNEL"
-"""Environment variable of the process: ``off`` means that it uses no native code."""
-
 _VERSION = 3
 """The version of the interface that this module needs."""
 
 
 def find_native_readers() -> Any:
-    """Return the module ``widen_kernel.proof``; None if this process does not have it, or must not use it."""
-    if os.environ.get(KERNEL_VARIABLE, "").lower() == "off":
-        return None
-    try:
-        import widen_kernel
-    except ImportError:
-        return None
-    # A kernel of another release may be installed, which would take other arguments or make other digests.
-    readers = getattr(widen_kernel, "proof", None)
+    """Return the module ``widen._kernel.proof``; None if this process does not have it, or must not use it."""
+    # The folder of the sources may have a kernel of another day, which would take other arguments.
+    readers = getattr(find_kernel(), "proof", None)
     return readers if getattr(readers, "VERSION", 0) == _VERSION else None
 
 

@@ -1,7 +1,7 @@
-"""The native fast path: records that fit the columns, decoded to Arrow by the package ``widen-kernel``.
+"""The native fast path: records that fit the columns, decoded to Arrow by the module ``widen._kernel``.
 
 Python decides, and the kernel only follows: a plan says for each field which kinds of values its columns take. The
-kernel refuses every record that does not fit exactly; the exact path reads those. Without the package, records are
+kernel refuses every record that does not fit exactly; the exact path reads those. Without it, records are
 decoded by `widen.rows.column_assembler.RecordDecoder`, with the same rows.
 
 Source: docs/kernel.md; docs/evolution-rules.md#u14
@@ -9,10 +9,8 @@ Source: docs/kernel.md; docs/evolution-rules.md#u14
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from widen.evolution.policy import EpochUnit
@@ -46,9 +44,6 @@ from widen.rows.shape import (
     native_type,
     takes_values,
 )
-
-KERNEL_VARIABLE = "WIDEN_KERNEL"
-"""Environment variable of the process that decodes: ``off`` means that it does not use the kernel."""
 
 BOOLEAN, LONG, DOUBLE, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_TIME = (1 << bit for bit in range(8))
 ARRAY, RECORD, NULL, EMPTY_ARRAY, EMPTY_RECORD = (1 << bit for bit in range(8, 13))
@@ -168,7 +163,7 @@ class NativeDecoder:
 
     Args:
         plan: The plan of the records.
-        kernel: The module ``widen_kernel``.
+        kernel: The module ``widen._kernel``.
     """
 
     def __init__(self, plan: RecordPlan, kernel: Any) -> None:
@@ -208,18 +203,6 @@ class NativeDecoder:
             self._decoder.clear()
         rows = self._decoder.take() if schema is not None and self._decoder.records else None
         return NativeBatch(rows, texts, positions, refused)
-
-
-@cache
-def find_kernel() -> Any:
-    """Return the module ``widen_kernel``; None if this process does not have it, or must not use it."""
-    if os.environ.get(KERNEL_VARIABLE, "").lower() == "off":
-        return None
-    try:
-        import widen_kernel
-    except ImportError:
-        return None
-    return widen_kernel
 
 
 def build_record_plan(

@@ -49,10 +49,11 @@ from widen.json.observation import (
     position_text,
 )
 from widen.model.column_path import Path
+from widen.model.native_kernel import find_kernel
 from widen.model.types import StructType, is_same_name
 from widen.protocol.partition_values import has_no_partition
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
-from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan, find_kernel
+from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan
 from widen.rows.row import (
     ColumnSlot,
     RecordRoute,

@@ -30,8 +30,8 @@ from widen.errors import CorruptFile
 from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
 from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
+from widen.model.native_kernel import find_kernel
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
-from widen.rows.native_decoder import find_kernel
 from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
 from widen.sources.remote_files import is_store_url, open_local_file, open_store_file
 from widen.spark.engine import Session, is_local, start_tasks

@@ -33,6 +33,7 @@ import pyarrow as pa
 from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
 from widen.limits import POOL_BYTES, SOURCE_BYTES
 from widen.model.display import size_text
+from widen.model.native_kernel import describe_kernel, find_kernel
 from widen.spark.session import Engine as Engine
 from widen.spark.session import ensure_spark_wanted, find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -203,7 +204,8 @@ class LocalSession:
         """Start Spark if a source is too large for this process."""
         self.source_bytes = source_bytes
         if self.engine is Engine.AUTO and source_bytes > _most_bytes():
-            self.require(f"the source has {size_text(source_bytes)}, more than {size_text(_most_bytes())}")
+            more = "" if find_kernel() is not None else f" ({size_text(SOURCE_BYTES)} with the native kernel)"
+            self.require(f"the source has {size_text(source_bytes)}, more than {size_text(_most_bytes())}{more}")
 
     @property
     def explanation(self) -> str:
@@ -211,7 +213,8 @@ class LocalSession:
         if self.started is not None:
             return f"on Spark, because {self.reason}"
         limit = "" if self.engine is Engine.LOCAL else f" (Spark starts above {size_text(_most_bytes())})"
-        return f"without Spark: the source has {size_text(self.source_bytes)}{limit}"
+        kernel = "" if self.source_bytes < POOL_BYTES else f", {describe_kernel()}"
+        return f"without Spark: the source has {size_text(self.source_bytes)}{limit}{kernel}"
 
     def run(self, tasks: Sequence[LocalTask]) -> list[pa.Table]:
         """Return what each task makes of its numbers."""
@@ -237,8 +240,6 @@ ArrowFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Reco
 
 def _most_bytes() -> int:
     """Return the size of the largest source that this process takes unasked."""
-    from widen.rows.native_decoder import find_kernel
-
     return SOURCE_BYTES if find_kernel() is not None else SOURCE_BYTES // _SLOWER
 
 

@@ -37,8 +37,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 NEEDED = ("pyarrow", "msgspec", "obstore", "pyroaring", "sqlglot")
 """The packages that tasks import, apart from Widen and from what Spark itself needs."""
 
-KERNEL = "widen_kernel"
-"""The native package. Without it, tasks take the slower path with the same rows; see docs/kernel.md."""
+KERNEL = "widen.model.native_kernel:find_kernel"
+"""What finds the native kernel. Without it, tasks take the slower path with the same rows; see docs/kernel.md."""
 
 _MAX_PROBES = 64
 """The most tasks that look for the packages; they are spread over the executors."""
@@ -51,8 +51,8 @@ def ship(session: SparkSession | None = None) -> None:
     """Send the code of Widen to the executors of a session, and check that they can run it.
 
     Executors then need only the packages that Widen needs: pyarrow, msgspec, obstore, pyroaring and sqlglot. Where they
-    have all of Widen already, this is not necessary. Executors without the native package ``widen-kernel`` decode JSON
-    on the slower path, with the same rows; a warning in the log says so.
+    have all of Widen already, this is not necessary. The native kernel of this process goes with the code. Executors
+    that cannot load it decode JSON on the slower path, with the same rows; a warning in the log says so.
 
     Args:
         session: The session, classic or Connect; by default the active one, else a local one.
@@ -75,8 +75,8 @@ def ship(session: SparkSession | None = None) -> None:
         spark.sparkContext.addPyFile(archive)
     if ensure_executors(spark, (*NEEDED, "widen.batches.text_tasks"), optional=(KERNEL,)):
         _log.warning(
-            "Some executors lack the package widen-kernel. They decode JSON on the slower path, with the same rows. To "
-            "change that, install it on each worker, for the Python that Spark uses: pip install widen-kernel"
+            "Some executors lack the native kernel of Widen. They decode JSON on the slower path, with the same rows. "
+            "To change that, install Widen on each worker, for the Python that Spark uses."
         )
 
 
@@ -92,7 +92,7 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
     """Check that the executors of a session run this version of Python and can import modules.
 
     Args:
-        optional: Modules that an executor may lack.
+        optional: What an executor may lack: modules, or ``module:function`` for what a function finds.
 
     Returns:
         The optional modules that an executor lacks.
@@ -148,7 +148,10 @@ def _probe(modules: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterato
     for _ in batches:
         for name in modules:
             try:
-                import_module(name)
+                module, _, function = name.partition(":")
+                found = import_module(module)
+                if function and getattr(found, function)() is None:
+                    missing.append(name)
             except ImportError as error:
                 missing.append(f"{name} ({error})" if str(name) not in str(error) else name)
     python = "{}.{}".format(*sys.version_info[:2])

@@ -27,13 +27,13 @@ from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
 from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import InvalidJson, JsonNumber
 from widen.json.field_rules import FieldRule, FieldRules
+from widen.model.native_kernel import find_kernel
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.proof.canonical import digest
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.source_reader import SourceReader
 from widen.rows import row_builder
-from widen.rows.native_decoder import find_kernel
 from widen.rows.row import MISSING
 from widen.rows.row_builder import RowBuilder
 

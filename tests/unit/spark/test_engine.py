@@ -11,8 +11,8 @@ import pytest
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.files.data_reader import java_number
 from widen.files.data_writer import codec_of
+from widen.limits import SOURCE_BYTES
 from widen.model.display import size_text
-from widen.rows import native_decoder
 from widen.spark import engine
 from widen.spark.engine import (
     LocalSession,
@@ -87,7 +87,7 @@ def test_the_environment_asks_for_spark(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture(params=[True, False], ids=["kernel", "no_kernel"])
 def most_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """What this process reads unasked, which is less without the kernel."""
-    monkeypatch.setattr(native_decoder, "find_kernel", lambda: "the kernel" if request.param else None)
+    monkeypatch.setattr(engine, "find_kernel", lambda: "the kernel" if request.param else None)
     return 10**9 if request.param else 250 * 10**6
 
 
@@ -114,7 +114,8 @@ def test_a_large_source_starts_spark_unless_it_must_not(most_bytes: int) -> None
     session = open_session(None, "auto", start)
     session.accept(2 * most_bytes)
     large, most = size_text(2 * most_bytes), size_text(most_bytes)
-    assert explain_engine(session) == f"on Spark, because the source has {large}, more than {most}"
+    more = "" if most_bytes == SOURCE_BYTES else f" ({size_text(SOURCE_BYTES)} with the native kernel)"
+    assert explain_engine(session) == f"on Spark, because the source has {large}, more than {most}{more}"
     session = open_session(None, "local", start)
     session.accept(2**40)
     assert is_local(session)

@@ -12,6 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from widen.errors import InvalidOption
+from widen.model import native_kernel
 from widen.spark import ship
 
 BATCH = pa.RecordBatch.from_pydict({"id": [1]})
@@ -40,6 +41,13 @@ def test_an_executor_may_lack_the_kernel_but_no_other_package() -> None:
     assert ship._split_missing(["", missing], ["no_kernel"]) == (["surely_missing"], ["no_kernel"])
     assert ship._split_missing(["", "no_kernel"], ["no_kernel"]) == ([], ["no_kernel"])
     assert ship._split_missing([""], ["no_kernel"]) == ([], [])
+
+
+def test_the_probe_asks_what_finds_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kernel, missing in ((object(), ""), (None, ship.KERNEL)):
+        monkeypatch.setattr(native_kernel, "find_kernel", lambda kernel=kernel: kernel)
+        (found,) = ship._probe([ship.KERNEL], [BATCH])
+        assert found.to_pylist()[0]["missing"] == missing
 
 
 def test_executors_without_the_package_can_run_the_probe(tmp_path: Path) -> None:

@@ -73,8 +73,10 @@ from widen.sources.listing import (
     source_file_key,
     to_paths,
 )
+from widen.sources.memory_source import MemorySource, StagedSource
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
+from widen.sources.staged_files import as_sources, read_staged_texts
 from widen.spark.engine import (
     READS,
     Engine,
@@ -95,8 +97,11 @@ if TYPE_CHECKING:
     from widen.batches.frame_batch import TypedBatch
     from widen.batches.parquet_batch import ParquetBatch
 
-IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame
-"""Files, directories and patterns, or rows."""
+IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame | StagedSource
+"""Files, directories and patterns, rows, or data in memory that is staged."""
+
+AnySource: TypeAlias = IngestSource | MemorySource
+"""What `widen.ingest` loads."""
 
 _Source = TypeVar("_Source", bound=IngestSource)
 
@@ -145,6 +150,8 @@ class BatchReader:
         Args:
             source: Paths or rows.
         """
+        if isinstance(source, StagedSource):
+            return self.open_staged(spark, source)
         if isinstance(source, DataFrame):
             return self._open_rows(source)
         table = find_table_source(spark, to_paths(source))
@@ -197,7 +204,7 @@ class BatchReader:
         source = choose_files(files, self.format, self.options) or SourceFiles((), tuple(files))
         return self.open_files(spark, source)
 
-    def open_files(self, spark: Session, source: SourceFiles) -> Batch:
+    def open_files(self, spark: Session, source: SourceFiles) -> TextBatch | CheckedBatch:
         """Return files as a batch.
 
         Args:
@@ -309,6 +316,11 @@ class BatchReader:
         files, again = JsonFiles(spark, source, limit), partial(read_json_by_spark, spark, source, limit)
         return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
 
+    @property
+    def loaded_at(self) -> str | None:
+        """The time of the load as text, if records get it."""
+        return self._file_fields().loaded_at
+
     def _file_fields(self) -> FileFields:
         if not self.has_source_columns:
             return FileFields(self.has_folders, None)
@@ -350,11 +362,25 @@ class BatchReader:
         readers = TextReaders(read)
         return TextBatch(spark, readers, name, (), fields, names, max_record_bytes=limit, file_values=values)
 
+    def open_staged(self, spark: Session, source: StagedSource) -> Batch:
+        """Return data in memory as a batch whose records are not from files."""
+        store = source.store
+        if source.stream is not None:
+            reader = replace(self, has_folders=False)
+            batch = reader.open_files(spark, source.stream)
+            if isinstance(batch, TextBatch):
+                return replace(batch, name=source.name, files=())
+            return replace(batch, name=source.name, typed=replace(batch.typed, files=()))
+        if source.texts:
+            return self.open_texts(spark, partial(read_staged_texts, spark, store, source.texts), source.name)
+        return self.open_staged_rows(spark, as_sources(store, source.rows), source.name)
+
     def open_staged_rows(self, spark: Session, files: Sequence[SourceFile], name: str) -> Batch:
         """Return rows that a sink has staged as Parquet files as a batch whose records are not from files."""
         self._ensure_json(None)
         file_fields = replace(self._file_fields(), has_folders=False)
         names = frozenset[str]() if file_fields.loaded_at is None else frozenset([LOADED_AT])
+        file_fields = FileFields(False, None)  # the rows have the time of the load, and no file that has a name
         source = SourceFiles((), tuple(files), format=FileFormat.PARQUET)
         open_on_spark = partial(_open_columns, spark, source, file_fields, names)
         batch = _open_columns_here(spark, source, file_fields, names, open_on_spark) or open_on_spark({})

@@ -110,7 +110,7 @@ def ingest_command(
         raise OptionMissing(option="--checkpoint", expected="Name a directory that outlives the process.")
     ensure_options_valid(source, into, {**shared, "new": gate["new"]}, checkpoint=choices.checkpoint)
     tables = [(place, shared["catalog"]) for place in (into, shared["quarantine"])]
-    shared["on_event"] = sinks.listener(source, tables)
+    shared["on_event"] = sinks.listener([each for each in source if each != "-"], tables)
     if follows:
         assert choices.checkpoint is not None
         shared |= {**limits, **following, "every_seconds": choices.every}

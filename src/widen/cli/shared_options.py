@@ -41,7 +41,7 @@ class Shown(str, Enum):
 
 Table: TypeAlias = Annotated[str, typer.Argument(help="The table: a local path or a URL of an object store.")]
 Sources: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or glob patterns.")
+    list[str], typer.Argument(metavar="SOURCE...", help="Files, directories or glob patterns; or - for standard input.")
 ]
 Into: TypeAlias = Annotated[
     str,

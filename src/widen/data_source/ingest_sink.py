@@ -21,14 +21,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from widen.data_source.batch_reader import SourceOptions
-from widen.data_source.staging import (
-    StagedFile,
-    StagedRows,
-    StagingPlace,
-    as_sources,
-    clear_staged,
-    read_staged_texts,
-)
+from widen.data_source.staging import StagedRows, StagingPlace, clear_staged
 from widen.data_source.writer import StreamArrowWriter
 from widen.errors import (
     DataSourceRefused,
@@ -47,6 +40,7 @@ from widen.model.argument_types import ensure_argument_types
 from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, declared, with_defaults
 from widen.model.types import AtomicType, StructType
+from widen.sources.staged_files import StagedFile, as_sources, read_staged_texts
 from widen.spark.engine import SOURCE_OPTIONS, Engine, LocalSession
 from widen.spark.spark_types import SparkSession
 from widen.targets.table_format import TransactionId, run_logged
@@ -66,6 +60,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("spark", "progress", "on_event", "on_interval"), _OF_CALLS),
     **dict.fromkeys(("max_files", "max_bytes"), _OF_SOURCE),
     **dict.fromkeys(("once", "every_seconds"), "Use trigger(availableNow=True) or trigger(processingTime=…)."),
+    "nan": "It is for data in memory; the columns of a sink are those of Spark.",
     "engine": "A sink works in the process that Spark gives it.",
     "format": "The option ingest says what the rows are: json or rows.",
     "plan_hash": "Many batches have no single plan.",

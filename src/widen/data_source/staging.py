@@ -9,19 +9,15 @@ Source: Spark's Python Data Source API
 from __future__ import annotations
 
 import re
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from widen.errors import MicroBatchTooLarge, StorageError
+from widen.errors import MicroBatchTooLarge
 from widen.files.arrow_types import to_utc
 from widen.files.data_reader import convert_column
 from widen.limits import STAGED_FILE_BYTES
@@ -29,9 +25,8 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import STAGED_ROWS
 from widen.log.log_store import LogStore
 from widen.model.types import StructType
-from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
-from widen.sources.listing import SourceFile
-from widen.spark.engine import Session, start_tasks
+from widen.sources.file_ranges import TEXT
+from widen.sources.staged_files import OpenStagedFile, StagedFile
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties of a task that Spark uses to pass the id of the streaming query, and the number of the batch."""
@@ -40,23 +35,6 @@ _ABANDONED_MS = 7 * 24 * 3_600_000
 """How old a file is that nobody will commit any more: no task and no commit takes so long."""
 
 _NAME = re.compile(r"(?P<owner>[^/]+)/(?P<batch>\d+)-[0-9a-f]{32}\.(?:arrow|parquet)")
-_CREATE_ATTEMPTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class StagedFile:
-    """A file with rows that a task has got.
-
-    Args:
-        path: Its path in the store.
-        size_bytes: The size of the file.
-        data_bytes: The size of the rows without compression.
-    """
-
-    path: str
-    rows: int
-    size_bytes: int
-    data_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +100,7 @@ class _FileWriter:
     def __init__(self, place: StagingPlace, prefix: str) -> None:
         self._place, self._prefix = place, prefix
         self._files: list[StagedFile] = []
-        self._open: _OpenFile | None = None
+        self._open: OpenStagedFile | None = None
         self._total_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -135,9 +113,8 @@ class _FileWriter:
                 location=self._place.store.location, size=self._total_bytes, limit=self._place.limit_bytes
             )
         if self._open is None:
-            self._open = _OpenFile(
-                self._place.store, self._prefix, table.schema, is_text=self._place.column is not None
-            )
+            is_text = self._place.column is not None
+            self._open = OpenStagedFile(self._place.store, self._prefix, table.schema, is_text=is_text)
         self._open.write(table)
         if self._open.data_bytes >= STAGED_FILE_BYTES:
             self._close_file()
@@ -166,72 +143,3 @@ class _FileWriter:
             return pa.table(columns, names=[field.name for field in place.schema])
         texts = pc.drop_null(batch.column(place.column)).cast(pa.binary())
         return pa.table({TEXT: texts})
-
-
-class _OpenFile:
-    def __init__(self, store: LogStore, prefix: str, schema: pa.Schema, *, is_text: bool) -> None:
-        self.path = f"{prefix}-{uuid.uuid4().hex}.{'arrow' if is_text else 'parquet'}"
-        self._store, self.rows, self.data_bytes = store, 0, 0
-        self._file = _create(store, self.path)
-        self._writer: Any
-        if is_text:
-            self._writer = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(compression="zstd"))
-        else:
-            self._writer = pq.ParquetWriter(self._file, schema, compression="zstd", store_schema=False)
-
-    def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table)
-        self.rows += table.num_rows
-        self.data_bytes += table.nbytes
-
-    def close(self) -> StagedFile:
-        self._writer.close()
-        self._file.close()
-        found = self._store.find(self.path)
-        size_bytes = self.data_bytes if found is None else found.size_bytes
-        return StagedFile(self.path, self.rows, size_bytes, self.data_bytes)
-
-    def abandon(self) -> None:
-        # The file is deleted next, so what cannot be written any more does not matter.
-        for each in (self._writer, self._file):
-            try:
-                each.close()
-            except (OSError, StorageError, pa.ArrowException):
-                continue
-
-
-def _create(store: LogStore, path: str) -> BinaryIO:
-    for _ in range(_CREATE_ATTEMPTS):
-        try:
-            return store.create(path)
-        except StorageError:
-            # Another stream may have deleted the last file of the folder, and with it the folder.
-            continue
-    return store.create(path)
-
-
-def read_staged_texts(session: Session, store: LogStore, files: Sequence[StagedFile]) -> RawTexts:
-    """Return the texts of staged files as a raw batch, with a task for each file."""
-    paths = [file.path for file in files]
-    numbers: RawTexts = start_tasks(session, len(paths))
-    return numbers.mapInArrow(partial(_read_texts, store, paths), RAW_SCHEMA)
-
-
-def _read_texts(store: LogStore, paths: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        with store.open(paths[number]) as file, pa.ipc.open_stream(file) as texts:
-            for batch in texts:
-                count = batch.num_rows
-                columns = {
-                    TEXT: batch.column(0),
-                    FILE: pa.repeat(pa.scalar(""), count),
-                    PART: pa.repeat(pa.scalar(0, pa.int64()), count),
-                    WHOLE: pa.repeat(pa.scalar(False), count),
-                }
-                yield pa.RecordBatch.from_pydict(columns)
-
-
-def as_sources(store: LogStore, files: Sequence[StagedFile]) -> list[SourceFile]:
-    """Return staged files as files of a source."""
-    uris = [(store.uri(file.path), file) for file in files]
-    return [SourceFile(uri, file.size_bytes, uri=uri) for uri, file in uris]

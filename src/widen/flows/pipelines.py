@@ -21,7 +21,14 @@ from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, WidenError
 from widen.errors.tables import open_failure
 from widen.flows.flow_step import FlowBatch
 from widen.flows.run_flow import FLOW_SETTINGS, check_step, ensure_step, flow
-from widen.ingestion.ingest_options import EventOptions, IngestOptions, LimitOptions, SessionOptions, TableOptions
+from widen.ingestion.ingest_options import (
+    EventOptions,
+    IngestOptions,
+    LimitOptions,
+    MemoryOptions,
+    SessionOptions,
+    TableOptions,
+)
 from widen.ingestion.interval import ingest
 from widen.ingestion.options import at_place, ensure_known, parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult, OnEvent
@@ -312,6 +319,7 @@ def _message(error: Exception) -> str:
 
 LOAD_SETTINGS = declared(IngestOptions).keys() - {
     *declared(EventOptions),
+    *declared(MemoryOptions),
     *("plan_hash", "txn"),  # of one batch, and a file is run again and again
 }
 """The arguments of a load that a file can set, apart from ``source`` and ``into``."""

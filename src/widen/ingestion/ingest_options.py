@@ -397,11 +397,22 @@ class GateOptions(NewFileOptions, LimitOptions, total=False):
         help="Fail unless the plan has this hash; see `widen plan`.")]
 
 
-class PlanOptions(NewFileOptions, RecordOptions, EngineOptions, total=False):
+class MemoryOptions(TypedDict, total=False):
+    """How data in memory is read."""
+
+    nan: Annotated[str, Option(
+        "What NaN in data in memory is: ``keep`` it as a value (the default), or ``null``: pandas writes missing "
+        "values as NaN.",
+        default="keep", choices=("keep", "null"))]
+
+
+class PlanOptions(NewFileOptions, RecordOptions, EngineOptions, MemoryOptions, total=False):
     """The arguments of `plan`."""
 
 
-class IngestOptions(GateOptions, RecordOptions, VerifyOptions, EngineOptions, EventOptions, total=False):
+class IngestOptions(
+    GateOptions, RecordOptions, VerifyOptions, EngineOptions, EventOptions, MemoryOptions, total=False
+):
     """The arguments of `ingest`."""
 
     txn: Annotated[tuple[str, int] | None, Option(
@@ -442,5 +453,5 @@ class ReplayOptions(BranchOptions, EngineOptions, FieldOptions, total=False):
     """The arguments of `replay`."""
 
 
-class ContractOptions(ReadOptions, NumberOptions, NanOptions, EngineOptions, total=False):
+class ContractOptions(ReadOptions, NumberOptions, NanOptions, EngineOptions, MemoryOptions, total=False):
     """The arguments of `check_contract`."""

@@ -6,6 +6,7 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
@@ -14,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from widen.batches.open_source import IngestSource
+from widen.batches.open_source import AnySource, BatchReader, IngestSource
 from widen.batches.text_batch import Batch, ContractReport
 from widen.errors import InvalidConfig, InvalidOption, OptionMissing
 from widen.errors.tables import open_failure
@@ -42,20 +43,29 @@ from widen.model.argument_types import check_arguments
 from widen.model.keyword_options import Unpack
 from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
+from widen.sources.memory_source import StagedSource, StagingOptions, parse_nan, staged_source
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_url
-from widen.spark.engine import READS, SOURCE_OPTIONS, Session, is_local, open_session, require_spark
+from widen.spark.engine import (
+    READS,
+    SOURCE_OPTIONS,
+    Session,
+    is_local,
+    open_session,
+    open_session_here,
+    require_spark,
+)
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame
 from widen.targets.table_format import IngestTarget, TransactionId
 
 
 @check_arguments
-def plan(source: IngestSource, into: str | PathLike[str], **options: Unpack[PlanOptions]) -> Plan:
+def plan(source: AnySource, into: str | PathLike[str], **options: Unpack[PlanOptions]) -> Plan:
     """Return the plan of an ingestion; nothing is written.
 
     Args:
-        source: Files, directories or patterns; or a DataFrame.
+        source: As in `ingest`. A reader or an iterator is read, so that nothing is left of it.
         into: The table; it does not have to exist.
 
     Raises:
@@ -68,6 +78,11 @@ def plan(source: IngestSource, into: str | PathLike[str], **options: Unpack[Plan
     Source: docs/evolution-rules.md#dry-run
     """
     checked = check_options(source, into, options, writes=False)
+    with _staged(source, checked.reader, options) as staged:
+        return _plan(staged, checked, options)
+
+
+def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, Any]) -> Plan:
     policy, keys = checked.policy, checked.keys
     session = _open_session(source, options)
     target = checked.table.open(policy).with_keys(keys)
@@ -92,11 +107,13 @@ def plan(source: IngestSource, into: str | PathLike[str], **options: Unpack[Plan
 
 
 @check_arguments
-def ingest(source: IngestSource, into: str | PathLike[str], **options: Unpack[IngestOptions]) -> IngestResult:
+def ingest(source: AnySource, into: str | PathLike[str], **options: Unpack[IngestOptions]) -> IngestResult:
     """Write all records of a source to a table in one commit, and evolve its schema where needed.
 
     Args:
-        source: Files, directories or patterns; or a DataFrame.
+        source: Files, directories or patterns, or ``-`` for standard input; a DataFrame of Spark, pandas or polars; a
+            table or reader of Arrow, or anything with ``__arrow_c_stream__``; a relation or cursor of DuckDB; or
+            records as dicts, in a list or an iterator. Data in memory is always new: the table records no files of it.
         into: The table; it is created if it does not exist.
 
     Raises:
@@ -122,9 +139,15 @@ def ingest(source: IngestSource, into: str | PathLike[str], **options: Unpack[In
         raise OptionMissing(option="new", expected="park_over_limit needs new=True (--new).")
     interval = None if options["txn"] is None else _to_interval(*options["txn"])
     checked = check_options(source, into, options)
-    parks, progress = options["park_over_limit"], options["progress"]
-    reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or parks)
-    checked = replace(checked, reader=reader)
+    reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
+    with _staged(source, reader, options) as staged:
+        return _ingest(staged, replace(checked, reader=reader), interval, options)
+
+
+def _ingest(
+    source: IngestSource, checked: CheckedOptions, interval: TransactionId | None, options: Mapping[str, Any]
+) -> IngestResult:
+    reader, parks, progress = checked.reader, options["park_over_limit"], options["progress"]
     session = _open_session(source, options)
     request = BatchRequest(
         table=checked.table,
@@ -161,6 +184,9 @@ def ingest(source: IngestSource, into: str | PathLike[str], **options: Unpack[In
 def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
     """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
     spark, storage_options = options["spark"], options["storage_options"]
+    if isinstance(source, StagedSource):
+        SOURCE_OPTIONS.set(storage_options or {})
+        return open_session_here(spark, options["engine"], source.size_bytes)
     places = () if isinstance(source, DataFrame) else to_paths(source)
     given = source.sparkSession if isinstance(source, DataFrame) and spark is None else spark
     session = open_session(given, options["engine"])
@@ -171,6 +197,12 @@ def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
     if any(to_local(place) is None and not is_store_url(place) for place in places):
         require_spark(session, "its file systems read sources in other stores")
     return session
+
+
+def _staged(source: AnySource, reader: BatchReader, options: Mapping[str, Any]) -> AbstractContextManager[IngestSource]:
+    """Return a source whose records are in files or in a DataFrame of Spark."""
+    given = StagingOptions(reader.format, reader.options, parse_nan(options["nan"]), reader.loaded_at)
+    return staged_source(source, given)
 
 
 def _to_interval(app_id: str, number: int) -> TransactionId:
@@ -207,14 +239,14 @@ def _build_choice(
 
 @check_arguments
 def check_contract(
-    source: IngestSource,
+    source: AnySource,
     contract: Mapping[str, Any] | str | PathLike[str],
     **options: Unpack[ContractOptions],
 ) -> ContractReport:
     """Return where the records of a source break a contract.
 
     Args:
-        source: Files, directories or patterns; or a DataFrame.
+        source: As in `ingest`.
         contract: A JSON Schema as `Table.contract` gives it, or a file with one; or a document of the Open Data
             Contract Standard, a file ``NAME.odcs.yaml``. If it describes several tables, ``#`` and the name of one
             follow.
@@ -229,11 +261,12 @@ def check_contract(
     ensure_contract(schema)
     reader, policy = parse_options(options)
     check_places(source, None, options)
-    session = _open_session(source, options)
-    options["progress"]("looking at the source")
-    batch = reader.open(session, source)
-    with unchanged_files(session, batch.files):
-        report = batch.check_contract(schema, allows_nan=policy.allows_nan)
+    with _staged(source, reader, options) as staged:
+        session = _open_session(staged, options)
+        options["progress"]("looking at the source")
+        batch = reader.open(session, staged)
+        with unchanged_files(session, batch.files):
+            report = batch.check_contract(schema, allows_nan=policy.allows_nan)
     return msgspec.structs.replace(report, unchecked=list(unchecked))
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from widen.batches.open_source import BatchReader, IngestSource
+from widen.batches.open_source import AnySource, BatchReader
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing, WidenError
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import KeyRules, parse_key_rules
@@ -47,8 +47,8 @@ from widen.model.types import StructType, quote_name, similarity_key
 from widen.schema.source_metadata import to_layout
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 from widen.sources.listing import parse_format, to_paths
+from widen.sources.memory_source import STDIN, is_files
 from widen.sources.places import check_source, ensure_outlives_vacuum, ensure_place_writable
-from widen.spark.spark_types import DataFrame
 from widen.targets import find_table
 from widen.targets.table_format import TableLocation
 
@@ -395,7 +395,7 @@ class CheckedOptions:
 
 
 def check_options(
-    source: IngestSource | None,
+    source: AnySource | None,
     into: str | PathLike[str],
     options: Mapping[str, Any],
     *,
@@ -419,7 +419,7 @@ def check_options(
 
 
 def check_places(
-    source: IngestSource | None,
+    source: AnySource | None,
     table: TableLocation | None,
     options: Mapping[str, Any],
     *,
@@ -439,7 +439,10 @@ def check_places(
         places |= {"into": table.location, "quarantine": table.quarantine(quarantine).location}
     # The name of a table in a catalog is not a path.
     own = {option: place for option, place in places.items() if place and "/" in place}
-    if source is not None and not isinstance(source, DataFrame):
+    if checkpoint is not None and source in (STDIN, [STDIN]):
+        expected = "Standard input cannot be followed. Load it once, without --follow and --once."
+        raise InvalidOption(option="source", value=STDIN, expected=expected)
+    if source is not None and is_files(source):
         is_new, follows = options.get("new", False), checkpoint is not None
         check_source(to_paths(source), own, spark=options.get("spark"), is_new=is_new, follows=follows)
     if checkpoint is not None and table is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
-from widen.batches.open_source import BatchReader, IngestSource
+from widen.batches.open_source import AnySource, BatchReader
 from widen.errors import InvalidOption, OptionConflict
 from widen.ingestion.commit_batch import (
     AfterCommit,
@@ -30,6 +30,7 @@ from widen.ingestion.result import OnInterval
 from widen.model.argument_types import check_arguments
 from widen.model.keyword_options import Unpack
 from widen.sources.listing import to_paths, to_place
+from widen.sources.memory_source import is_paths
 from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
 from widen.spark.engine import READS, Session, is_local, open_session, require_spark
 from widen.spark.session import with_store_settings
@@ -49,7 +50,7 @@ from widen.targets.table_format import TransactionId, after_commit
 
 @check_arguments
 def ingest_stream(
-    source: IngestSource,
+    source: AnySource,
     into: str | PathLike[str],
     *,
     checkpoint: str | PathLike[str],
@@ -82,6 +83,9 @@ def ingest_stream(
 
     Source: docs/evolution-rules.md#one-interval
     """
+    if not (isinstance(source, DataFrame) or is_paths(source)):
+        expected = "A stream follows files or a streaming DataFrame. Load data in memory with widen.ingest."
+        raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     once, every_seconds, on_interval = options["once"], options["every_seconds"], options["on_interval"]
     max_files, max_bytes = options["max_files"], options["max_bytes"]
     _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})

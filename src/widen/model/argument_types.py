@@ -73,7 +73,7 @@ def ensure_argument_types(function: Callable[..., object], arguments: Mapping[st
             if isinstance(arguments[name], str) and has_type([arguments[name]], expected):
                 requirement += f" A list has brackets: {name}={[arguments[name]]}."
             raise InvalidOption(option=name, value=arguments[name], expected=requirement)
-        if name in arguments and _has_surrogate(arguments[name]) and not _is_path(expected):
+        if name in arguments and not _is_path(expected) and _has_surrogate(arguments[name]):
             raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
 
 
@@ -215,7 +215,7 @@ def _is_instance(value: object, expected: type) -> bool:
     if expected in (int, float):
         # NumPy's numbers are welcome; True and False are not numbers here.
         return isinstance(value, Integral if expected is int else Real) and not isinstance(value, bool)
-    if isinstance(value, expected) or getattr(expected, "_is_protocol", False):
+    if getattr(expected, "_is_protocol", False) or isinstance(value, expected):
         return True
     # The Spark Connect session has the name of the classic one, but does not inherit from it. A class that stands in
     # for a session where Spark is not needed says so itself.

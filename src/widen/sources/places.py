@@ -39,7 +39,7 @@ _IS_NO_FILE = (
     (stat.S_ISBLK, "it is a device"),
 )
 _CHECK_PATH = "Check the path and the permission to read it."
-_READ_AGAIN = "A source is read more than once: write what it gives to a file, and name that."
+_READ_AGAIN = "A source is read more than once: write what it gives to a file and name that, or pipe it to -."
 _FOLDERS_AT_ONCE, _MAX_REMOTE_FOLDERS = 100, 1_000
 DELTA, ICEBERG, HUDI = "Delta", "Iceberg", "Hudi"
 _ICEBERG_METADATA = (".metadata.json", ".metadata.json.gz")
@@ -101,8 +101,7 @@ def _ensure_files(path: str, *, may_be_elsewhere: bool) -> None:
     if named is None:
         return
     if not named and not may_be_elsewhere and not is_elsewhere(path):
-        is_input = os.path.basename(path) == "-"  # as other commands name what they get from a pipe
-        raise SourceError(source=path, reason="the path does not exist", fix=_READ_AGAIN if is_input else _CHECK_PATH)
+        raise SourceError(source=path, reason="the path does not exist", fix=_CHECK_PATH)
     for each in named:
         mode = 0
         with looking_at(each):

@@ -85,6 +85,28 @@ def open_session(
     return LocalSession(wanted, start)
 
 
+def open_session_here(given: Session | None, engine: str | None, source_bytes: int) -> LocalSession:
+    """Return a session that reads a source in this process, whose files only this process sees.
+
+    Args:
+        given: The session to use where something needs Spark; by default as in `open_session`.
+        source_bytes: The size of the source.
+
+    Raises:
+        InvalidOption: as in `open_session`.
+    """
+    found = open_session(given, engine)
+
+    def start(reason: str) -> SparkSession:
+        spark = require_spark(found, reason)
+        if not (is_driver(spark) and str(spark.conf.get("spark.master", "")).startswith("local")):
+            raise EngineUnsuitable(reason=f"{reason}; its executors do not see data in the memory of this process")
+        return spark
+
+    is_bound = isinstance(found, LocalSession) and found.engine is Engine.LOCAL
+    return LocalSession(Engine.LOCAL if is_bound else Engine.AUTO, start, source_bytes)
+
+
 def find_session(given: Session | None = None, reason: str = "it works on a session of Spark") -> SparkSession:
     """Return the given session, else the active one, else a new local one.
 

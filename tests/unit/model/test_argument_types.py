@@ -100,7 +100,7 @@ def test_descriptions_name_types_as_a_reader_writes_them() -> None:
 
 def test_a_message_shows_the_beginning_of_a_large_value() -> None:
     with pytest.raises(InvalidOption) as caught:
-        widen.ingest([{"id": number} for number in range(10_000)], "t")  # type: ignore[list-item]
+        widen.ingest("in", "t", exclude=[{"id": number} for number in range(10_000)])  # type: ignore[list-item]
     assert len(caught.value.message) < 400
     assert caught.value.message.endswith("… (138,890 characters).")
     assert len(pickle.loads(pickle.dumps(caught.value)).fields["value"]) == 10_000

@@ -1,0 +1,288 @@
+"""Data in memory as a source: it is written to files of this process, in chunks, and loaded from there.
+
+So a reader or an iterator is read once, in bounded memory, and every pass over a batch sees the same records.
+
+Source: docs/guide/memory.md; the Arrow PyCapsule interface
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+import pyarrow as pa
+
+from widen.errors import InvalidOption, OptionMissing, SourceContentError, StorageError
+from widen.errors.tables import open_failure
+from widen.json.field_rules import LOADED_AT, SIGN
+from widen.log.log_store import LogStore
+from widen.sources.arrow_columns import to_stored_columns
+from widen.sources.file_ranges import TEXT
+from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
+from widen.sources.staged_files import OpenStagedFile, StagedFile
+from widen.spark.spark_types import DataFrame
+
+STDIN = "-"
+"""The path that names standard input."""
+
+
+class ArrowStream(Protocol):
+    """Data with the Arrow PyCapsule interface: a table of Arrow, a DataFrame of polars, a relation of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the data as a stream of Arrow."""
+
+
+MemorySource: TypeAlias = ArrowStream | Iterable[Mapping[str, Any]]
+"""Data in memory: see docs/guide/memory.md."""
+
+
+class Nan(str, Enum):
+    """What NaN in data in memory is."""
+
+    KEEP = "keep"
+    """A value like others."""
+    NULL = "null"
+    """No value."""
+
+
+def parse_nan(text: str) -> Nan:
+    """Return what NaN is.
+
+    Raises:
+        InvalidOption: it is not one of the choices.
+    """
+    if text not in set(Nan):
+        raise InvalidOption(option="nan", value=text, expected=f"Must be {' or '.join(Nan)}.")
+    return Nan(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedSource:
+    """Data in memory, in files of this process.
+
+    Args:
+        name: The name of the source in errors.
+        rows: Files with rows that have types.
+        texts: Files with JSON texts.
+        stream: The file with what standard input had; None for other data.
+    """
+
+    name: str
+    store: LogStore
+    rows: tuple[StagedFile, ...] = ()
+    texts: tuple[StagedFile, ...] = ()
+    stream: SourceFiles | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the records without compression."""
+        streamed = 0 if self.stream is None else self.stream.text_bytes
+        return streamed + sum(file.data_bytes for file in (*self.rows, *self.texts))
+
+
+def is_paths(source: object) -> TypeGuard[FilePath | Sequence[FilePath]]:
+    """Return whether a source is paths, among which may be standard input."""
+    paths = [source] if isinstance(source, (str, os.PathLike)) else source
+    return isinstance(paths, Sequence) and all(isinstance(each, (str, os.PathLike)) for each in paths)
+
+
+def is_files(source: object) -> TypeGuard[FilePath | Sequence[FilePath]]:
+    """Return whether a source is paths of files."""
+    paths: Any = [source] if isinstance(source, (str, os.PathLike)) else source
+    return is_paths(source) and STDIN not in paths
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOptions:
+    """How data in memory is read.
+
+    Args:
+        format: The format of standard input; or ``json`` for data with JSON texts in one column.
+        options: How to read standard input.
+        loaded_at: The time of the load, if rows get it as a field.
+    """
+
+    format: FileFormat | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    nan: Nan = Nan.KEEP
+    loaded_at: str | None = None
+
+
+@contextmanager
+def staged_source(
+    source: Any, options: StagingOptions
+) -> Iterator[FilePath | Sequence[FilePath] | DataFrame | StagedSource]:
+    """Yield a source whose records are in files or in a DataFrame of Spark; data in memory is written to files first.
+
+    Raises:
+        InvalidOption: the source is not one, or cannot be used with the other arguments.
+        SourceContentError: it has values that no column of a table holds.
+        StorageError: the temporary folder cannot be written.
+    """
+    if is_files(source) or isinstance(source, DataFrame):
+        yield source
+        return
+    with TemporaryDirectory(prefix="widen-memory-", ignore_cleanup_errors=True) as folder:
+        try:
+            staged = _stage(source, LogStore(folder), options)
+        except OSError as error:
+            fix = "The environment variable TMPDIR names another folder."
+            raise StorageError(location=folder, reason=open_failure(error), fix=fix) from error
+        yield staged
+
+
+def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSource:
+    if is_paths(source):
+        return _stage_stdin(source, store, options)
+    stream = _open_stream(source)
+    if stream is None:
+        expected = (
+            "Must be paths, a DataFrame of Spark, pandas or polars, a table or reader of Arrow, records as dicts, or a "
+            "relation of DuckDB."
+        )
+        raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
+    _ensure_no_format(options)
+    name, is_text = _find_name(source), options.format is FileFormat.JSON
+    writer = StagedWriter(store, is_text=is_text)
+    for batch in stream:
+        for rows in _slices(batch):
+            table = to_stored_columns(rows, name, drops_nan=options.nan is not Nan.KEEP)
+            writer.write(_find_texts(table, name) if is_text else _with_load_time(table, options.loaded_at))
+    if not (writer.has_rows or is_text):
+        # A file without rows still has the columns.
+        writer.write(to_stored_columns(pa.RecordBatch.from_pylist([], schema=stream.schema), name))
+    files = writer.close()
+    return StagedSource(name=name, store=store, rows=() if is_text else files, texts=files if is_text else ())
+
+
+def _ensure_no_format(options: StagingOptions) -> None:
+    if options.options or options.format not in (None, FileFormat.JSON):
+        expected = "Data in memory has types; the only format for it is json, for JSON in its only column."
+        given = str(options.format or dict(options.options))
+        raise InvalidOption(option="format or options", value=given, expected=expected)
+
+
+def _with_load_time(rows: pa.Table, loaded_at: str | None) -> pa.Table:
+    if loaded_at is None:
+        return rows
+    time = pa.scalar(datetime.fromisoformat(loaded_at.replace("Z", "+00:00")), pa.timestamp("us", "UTC"))
+    return rows.append_column(f"{LOADED_AT}{SIGN}", pa.repeat(time, rows.num_rows))
+
+
+def _open_stream(source: Any) -> pa.RecordBatchReader | None:
+    try:
+        if hasattr(source, "__arrow_c_stream__"):
+            return pa.RecordBatchReader.from_stream(source)
+        for method in _METHODS_OF_CURSORS:
+            if hasattr(source, method):
+                return getattr(source, method)(_CHUNK_ROWS)
+        if hasattr(source, "__arrow_c_array__"):
+            rows = pa.record_batch(source)
+            return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    except (pa.ArrowException, TypeError):
+        expected = "Its Arrow data has no columns with names. Pass a table, a record batch or a reader."
+        raise InvalidOption(option="source", value=type(source).__name__, expected=expected) from None
+    return None
+
+
+_METHODS_OF_CURSORS = ("to_arrow_reader", "fetch_record_batch")
+"""What returns the rows of the last query of a connection of DuckDB, in new and in old versions."""
+
+_PACKAGES = {"pandas": "the pandas DataFrame", "polars": "the polars DataFrame", "duckdb": "the result of DuckDB"}
+
+
+def _find_name(source: object) -> str:
+    package = type(source).__module__.partition(".")[0].lstrip("_")
+    return _PACKAGES.get(package, f"the {type(source).__name__}")
+
+
+_CHUNK_ROWS = 2**17
+_CHUNK_BYTES = 32 * 2**20
+
+
+def _slices(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield rows in parts that a row group of a Parquet file holds."""
+    if not rows.num_rows:
+        return
+    count = max(1, min(_CHUNK_ROWS, rows.num_rows * _CHUNK_BYTES // max(rows.nbytes, 1)))
+    for start in range(0, rows.num_rows, count):
+        yield rows.slice(start, count)
+
+
+def _find_texts(rows: pa.Table, name: str) -> pa.Table:
+    """Return the texts of the only column, or of the column ``value``."""
+    at = rows.schema.get_field_index("value") if rows.num_columns != 1 else 0
+    if at < 0 or rows.schema.field(at).type not in (pa.string(), pa.binary()):
+        fix = "Select one column of strings with a JSON document in each."
+        raise SourceContentError(source=name, reason="format json needs a column of texts", fix=fix)
+    return pa.table({TEXT: rows.column(at).drop_null().cast(pa.binary())})
+
+
+class StagedWriter:
+    """Writes records to files, one for each schema.
+
+    Args:
+        is_text: Whether the records are JSON texts.
+    """
+
+    def __init__(self, store: LogStore, *, is_text: bool = False) -> None:
+        self._store, self._is_text = store, is_text
+        self._open: dict[pa.Schema, OpenStagedFile] = {}
+        self._pending: dict[pa.Schema, list[pa.Table]] = {}
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything was written."""
+        return bool(self._pending or self._open)
+
+    def write(self, table: pa.Table) -> None:
+        """Write rows, together with others of the same schema if they are few."""
+        pending = self._pending.setdefault(table.schema, [])
+        pending.append(table)
+        rows, size = sum(each.num_rows for each in pending), sum(each.nbytes for each in pending)
+        if rows >= _CHUNK_ROWS // 2 or size >= _CHUNK_BYTES // 2:
+            self._flush(table.schema)
+
+    def close(self) -> tuple[StagedFile, ...]:
+        """Finish the files."""
+        for schema in list(self._pending):
+            self._flush(schema)
+        return tuple(file.close() for file in self._open.values())
+
+    def _flush(self, schema: pa.Schema) -> None:
+        table = pa.concat_tables(self._pending.pop(schema)).combine_chunks()
+        if schema not in self._open:
+            compression = "lz4" if self._is_text else None
+            is_text = self._is_text
+            self._open[schema] = OpenStagedFile(self._store, "rows", schema, is_text=is_text, compression=compression)
+        self._open[schema].write(table)
+
+
+# Standard input.
+
+
+_NAME_FORMAT = "Standard input has no name that shows its format: json, csv or text (--format)."
+
+
+def _stage_stdin(source: FilePath | Sequence[FilePath], store: LogStore, options: StagingOptions) -> StagedSource:
+    if source not in (STDIN, [STDIN], (STDIN,)):
+        expected = "- is standard input, which cannot be loaded together with files. Load it alone."
+        raise InvalidOption(option="source", value=STDIN, expected=expected)
+    if options.format is None:
+        raise OptionMissing(option="format", expected=_NAME_FORMAT)
+    place = Path(store.location) / "stdin"
+    with place.open("xb") as file:
+        copyfileobj(sys.stdin.buffer, file, 2**20)
+    (found,) = list_local_files([str(place)])
+    stream = SourceFiles((), (found,), format=options.format, options=options.options)
+    return StagedSource(name="standard input", store=store, stream=stream)

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from typer.main import get_command
@@ -34,8 +35,9 @@ def test_every_example_can_be_typed(example: str) -> None:
     assert len(f"  {example}") + 2 <= 80
 
 
-def test_the_version() -> None:
-    assert run("--version").stdout == f"widen {widen.__version__}\n"
+def test_the_version_says_whether_the_native_kernel_is_there() -> None:
+    here = "native kernel" if find_spec("widen._kernel") is not None else "no native kernel"
+    assert run("--version").stdout == f"widen {widen.__version__} ({here})\n"
 
 
 def complete(**variables: str) -> str:

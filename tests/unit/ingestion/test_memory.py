@@ -118,7 +118,9 @@ def test_a_value_that_no_column_holds_is_an_error_without_the_value(
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize("bad", [5, [1, 2], {"secret": 1}, object(), pa.array([1]), None], ids=str)
+@pytest.mark.parametrize(
+    "bad", [5, [1, 2], {"secret": 1}, object(), pa.array([1]), None], ids=lambda bad: type(bad).__name__
+)
 def test_an_error_names_the_type_of_a_source_and_not_its_data(tmp_path: Path, bad: Any) -> None:
     with pytest.raises(InvalidOption, match=r"source cannot be") as raised:
         widen.ingest(bad, tmp_path / "t")

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import widen
+from support.covering import covering
 from widen.table import Table, create_table
 
 ROWS = """
@@ -288,3 +289,56 @@ def test_a_stream_of_the_change_feed_goes_on_in_new_columns(spark: SparkSession,
     expected = early.withColumn("id", early.id.cast("bigint")).select(later.columns).unionAll(later)
     found = sink.refresh().read(spark=spark).select(*(name.removeprefix("_") for name in later.columns))
     assert rows_of(found.toDF(*later.columns)) == rows_of(expected)
+
+
+REPEATED: list[tuple[dict[str, Any], list[int], list[int]]] = [
+    ({}, [0, 1], [2, 9]),
+    ({"maxFilesPerTrigger": 1}, [0], [1, 2, 9]),
+    ({"startingVersion": 2}, [1], [2, 9]),
+    ({"startingVersion": "latest"}, [], [2, 9]),
+    ({"startingTimestamp": "2999-01-01T00:00:00"}, [], [2, 9]),
+    ({"readChangeFeed": True}, [0, 1], [2, 9]),
+    ({"readChangeFeed": True, "startingVersion": "latest"}, [], [2, 9]),
+]
+"""The options of a stream, and the rows of its first batch and of the later ones."""
+
+
+@pytest.mark.parametrize(("case", "is_widened"), covering(REPEATED, [False, True]))
+def test_a_first_batch_that_is_repeated_reads_the_same(
+    spark: SparkSession, tmp_path: Path, case: tuple[dict[str, Any], list[int], list[int]], *, is_widened: bool
+) -> None:
+    """Spark asks again where the stream begins, after the table has changed, and passes the end that it has stored."""
+    options, first, later = case
+    if "maxFilesPerTrigger" in options and spark.version < "4.2":
+        return
+    table = create_table(str(tmp_path / "t"), "id int", properties=PROPERTIES)
+
+    def append(number: int) -> None:
+        table.append(spark.sql(f"SELECT CAST({number} AS {'bigint' if is_widened and number > 1 else 'int'}) AS id"))
+
+    append(0)
+    append(1)
+    batches: dict[int, list[list[int]]] = {}
+    must_fail = True
+
+    def write(frame: DataFrame, number: int) -> None:
+        batches.setdefault(number, []).append(sorted(row.id for row in frame.collect()))
+        if must_fail:
+            raise RuntimeError("the sink fails")
+
+    def run() -> None:
+        rows = spark.readStream.format("widen").options(**{name: str(value) for name, value in options.items()})
+        writer = rows.load(table.location).writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(120)
+
+    with pytest.raises(PySparkException, match="the sink fails"):
+        run()
+    if is_widened:
+        table.alter_column("id", type="bigint")
+    append(2)
+    must_fail = False
+    run()
+    append(9)
+    run()
+    assert batches.pop(0) == [first, first]
+    assert sorted(number for [numbers] in batches.values() for number in numbers) == later

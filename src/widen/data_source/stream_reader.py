@@ -6,7 +6,7 @@ Source: Spark's Python Data Source API, which passes limits from Spark 4.2 on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -148,26 +148,55 @@ class StreamOffset:
     Args:
         index: How many files of the version are processed.
         is_initial: Whether all rows of the version are read, and not only its changes.
+        first: Where the stream began; None in offsets that earlier versions of Widen have written.
     """
 
     table_id: str
     version: int
     index: int = 0
     is_initial: bool = False
+    first: FirstVersion | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as Spark keeps it in the checkpoint."""
-        keys = {"tableId": self.table_id, "version": self.version, "index": self.index}
-        return {**keys, "isInitial": self.is_initial}
+        keys = {"tableId": self.table_id, "version": self.version, "index": self.index, "isInitial": self.is_initial}
+        first = self.first
+        return keys if first is None else {**keys, "first": {"version": first.version, "isInitial": first.is_initial}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
         """Return an offset from the checkpoint."""
-        return cls(value["tableId"], value["version"], value["index"], value["isInitial"])
+        first = value.get("first")
+        parsed = None if first is None else FirstVersion(first["version"], first["isInitial"])
+        return cls(value["tableId"], value["version"], value["index"], value["isInitial"], parsed)
 
     def next_version(self) -> StreamOffset:
         """Return the place after all of the version."""
-        return StreamOffset(self.table_id, self.version + 1)
+        return self.at_version(self.version + 1)
+
+    def at_version(self, version: int) -> StreamOffset:
+        """Return the place before the changes of a version."""
+        return replace(self, version=version, index=0, is_initial=False)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a stream begins here."""
+        return self.index == 0 and self.first == FirstVersion(self.version, self.is_initial)
+
+
+@dataclass(frozen=True)
+class FirstVersion:
+    """The version at which a stream began.
+
+    Spark stores where the first batch ends, but not where it begins. If it repeats this batch, it asks for the initial
+    offset again, although the table may have new versions by then. So every offset carries the first version.
+
+    Args:
+        is_initial: Whether the stream began with all rows of the version, and not only with its changes.
+    """
+
+    version: int
+    is_initial: bool
 
 
 @dataclass(frozen=True)
@@ -214,10 +243,10 @@ class StreamPlan:
         Raises:
             ChangeFeedNotRecorded: the change data feed is disabled in that version.
         """
-        snapshot = self.snapshot
-        offset = StreamOffset(snapshot.metadata.id, snapshot.version, is_initial=True)
+        snapshot, is_initial = self.snapshot, version is None
+        first = FirstVersion(snapshot.version if version is None else version, is_initial)
+        offset = StreamOffset(snapshot.metadata.id, first.version, is_initial=is_initial, first=first)
         if version is not None:
-            offset = StreamOffset(snapshot.metadata.id, version)
             # After the newest version a stream begins only where its caller asks for what comes next.
             snapshot = snapshot if is_next else open_snapshot(snapshot.store, version)
         if self.reads_changes and not is_on(snapshot.properties, ENABLE_CHANGE_DATA_FEED):
@@ -253,11 +282,17 @@ class StreamPlan:
         """Yield what a batch reads: the same slices each time.
 
         Raises:
+            DataSourceRefused: Spark repeats the first batch, and an earlier version of Widen has not stored its start.
             InternalError: the end is before the start.
         """
+        start = _find_stored_start(start, end)
         if start == end:
             return
-        if (end.version, end.index) < (start.version, start.index):
+        if (end.version, end.is_initial, end.index) < (start.version, start.is_initial, start.index):
+            if start.is_first:
+                reason = "the checkpoint, of an earlier version of Widen, does not say where its first batch begins"
+                fix = "Start a new stream with a new checkpoint location. Check first which rows the sink has already."
+                raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
             raise InternalError(reason=f"a batch would go back from {start} to {end}")
         for part, after in self._walk(start, end.version if end.index else end.version - 1):
             if part is not None:
@@ -283,7 +318,7 @@ class StreamPlan:
             self._ensure_alike(changes)
             if changes.version <= self.snapshot.version:
                 schema = self._ensure_rows_fit(changes, schema)
-            at = start if changes.version == start.version else StreamOffset(start.table_id, changes.version)
+            at = start if changes.version == start.version else start.at_version(changes.version)
             yield from _with_offsets(self._slices_of(changes), at)
 
     def _initial_slices(self, version: int) -> Iterator[ChangeSlice]:
@@ -352,6 +387,13 @@ class StreamPlan:
         if table_id != self.snapshot.metadata.id:
             reason, fix = "it was replaced by another table", "Start a new stream with a new checkpoint location."
             raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
+
+
+def _find_stored_start(start: StreamOffset, end: StreamOffset) -> StreamOffset:
+    """Return where a batch begins: the first batch, which Spark may repeat, where it began at first."""
+    if end.first is None or not start.is_first:
+        return start
+    return replace(end, version=end.first.version, index=0, is_initial=end.first.is_initial)
 
 
 def _with_offsets(parts: list[ChangeSlice], at: StreamOffset) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:

@@ -79,6 +79,39 @@ def test_a_stream_continues_with_what_is_new(table: Path) -> None:
     assert stream.find_end(end, ALL, newest=3) == end
 
 
+@pytest.mark.parametrize("reads_changes", [False, True])
+@pytest.mark.parametrize(("version", "first", "later"), [(None, "a", "bcde"), (4, "d", "e")])
+def test_a_first_batch_that_is_repeated_begins_where_it_began(
+    table: Path, version: int | None, first: str, later: str, *, reads_changes: bool
+) -> None:
+    write_commit(table, 4, metadata({"delta.enableChangeDataFeed": "true"}), add("d"))
+    stream = plan(table, reads_changes=reads_changes)
+    begin = stream.start(version)
+    stored = StreamOffset.from_json(json.loads(json.dumps(stream.find_end(begin, StreamLimits(files=1)).to_json())))
+    # The files of the snapshot are compacted, so that its rows are in others now.
+    write_commit(table, 5, remove("a", dataChange=False), add("abc", dataChange=False), add("e"))
+    stream = plan(table, reads_changes=reads_changes)
+    again = stream.start(None if version is None else 5)
+    assert [part.file.path for part in stream.slices(again, stored)] == [first]
+    assert batches(stream, stored) == [later]
+
+
+def test_a_checkpoint_that_does_not_say_where_the_stream_began_goes_on(table: Path) -> None:
+    stream = plan(table)
+    old = {"tableId": stream.snapshot.metadata.id, "version": 3, "index": 0, "isInitial": False}
+    start = StreamOffset.from_json(old)
+    end = stream.find_end(start, ALL)
+    assert start.to_json() == old  # Spark compares offsets as texts
+    assert end.to_json() == {**old, "version": 4}
+    assert [part.file.path for part in stream.slices(start, end)] == ["c"]
+    # Its first batch can be repeated as long as the table has not changed, and else says what to do.
+    assert [part.file.path for part in stream.slices(stream.start(), end)] == ["a", "b", "c"]
+    write_commit(table, 4, add("d"))
+    later = plan(table)
+    with pytest.raises(DataSourceRefused, match="does not say where its first batch begins"):
+        list(later.slices(later.start(), end))
+
+
 def test_a_batch_ends_before_a_change_of_columns_and_the_next_one_fails(table: Path) -> None:
     stream = plan(table)
     end = stream.find_end(stream.start(), ALL)

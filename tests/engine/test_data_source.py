@@ -113,6 +113,26 @@ def test_what_cannot_be_read_is_refused(spark: SparkSession, table: Table) -> No
     refusal(lambda: spark.read.format("widen").load([table.location, "/other"]).collect(), "Load one table at a time")
 
 
+def test_an_iceberg_table_is_refused_with_what_to_use(spark: SparkSession, tmp_path: Path) -> None:
+    catalog = str(tmp_path / "catalog.db")
+    rows = spark.sql("SELECT 1 AS id")
+    widen.ingest(rows, "shop.orders", catalog=catalog)
+    path = widen.IcebergTable("shop.orders", catalog).location.removeprefix("file://")
+    texts = [f"cannot read {path}: it is an Iceberg table", "widen.IcebergTable(NAME, CATALOG).read()", "widen flow"]
+    for text in [*texts, "spark.readStream.format('iceberg')"]:
+        refusal(lambda: spark.read.format("widen").load(path), text)
+        refusal(lambda: spark.readStream.format("widen").load(path), text)
+    refusal(lambda: spark.read.format("widen").option("versionAsOf", 0).load(path), texts[0])
+    by_name = spark.readStream.format("widen").option("catalog", catalog)
+    refusal(lambda: by_name.load("shop.orders"), "cannot read shop.orders: it is an Iceberg table")
+    for given in ({}, {"catalog": catalog}):
+        write = rows.write.format("widen").options(**given).mode("append")
+        refusal(lambda: write.save(path), f"cannot write {path}: it is an Iceberg table")  # noqa: B023
+        refusal(lambda: write.save(path), "Add the option ingest")  # noqa: B023
+    assert widen.IcebergTable("shop.orders", catalog).read(spark=spark).count() == 1
+    assert not (Path(path) / "_delta_log").exists()
+
+
 def test_a_table_of_sparks_catalog_is_refused_since_spark_passes_no_path(
     spark: SparkSession, table: Table, tmp_path: Path
 ) -> None:

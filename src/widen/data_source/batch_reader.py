@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from widen.errors import DataSourceRefused, InvalidOption
+from widen.errors import DataSourceRefused, InvalidOption, TableNotFound
 from widen.files.arrow_types import to_arrow_schema
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
@@ -29,14 +29,23 @@ from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructTy
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.comparison import bind_comparison
 from widen.protocol.data_skipping import And, IsNull, Not, Or, Predicate, UnknownPredicate
+from widen.sources.places import is_iceberg_metadata
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import as_nullable, visible_schema
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:
-    """Return the version that a batch reads; for changes, the version whose columns they have."""
-    time = options.text("timestampAsOf")
-    return open_snapshot(options.open_store(), options.number("versionAsOf"), None if time is None else to_ms(time))
+    """Return the version that a batch reads; for changes, the version whose columns they have.
+
+    Raises:
+        DataSourceRefused: it is an Iceberg table.
+    """
+    time, store = options.text("timestampAsOf"), options.open_store()
+    try:
+        return open_snapshot(store, options.number("versionAsOf"), None if time is None else to_ms(time))
+    except TableNotFound:
+        ensure_no_iceberg(store, "read")
+        raise
 
 
 def plan_batch_columns(options: SourceOptions, snapshot: Snapshot) -> TableColumns:
@@ -415,13 +424,52 @@ def find_sink_options(given: Mapping[str, str]) -> SourceOptions | None:
     return None if options.text("ingest") is None else options
 
 
-def parse_source_options(given: Mapping[str, str]) -> SourceOptions:
+_ICEBERG_INSTEAD = {
+    "read": (
+        "Read it with widen.IcebergTable(NAME, CATALOG).read() or Iceberg's own source, spark.read.format('iceberg'). "
+        "Instead of a stream use widen.flow (`widen flow NAME --source-catalog CATALOG --into TABLE --checkpoint "
+        "DIR`), which reads what has changed since its last run, or spark.readStream.format('iceberg')."
+    ),
+    "write": (
+        "Add the option ingest (json or rows), with which batches and streams are loaded into Iceberg tables, or use "
+        "widen.IcebergTable(NAME, CATALOG).append(DATAFRAME)."
+    ),
+}
+"""What to use for an Iceberg table, by the verb. Spark asks for the columns before it says whether it streams."""
+
+
+def _refuse_iceberg(location: str | None, verb: str) -> DataSourceRefused:
+    return DataSourceRefused(
+        verb=verb, location=location or "the table", reason="it is an Iceberg table", fix=_ICEBERG_INSTEAD[verb]
+    )
+
+
+def ensure_no_iceberg(store: LogStore, verb: str) -> None:
+    """Check that a folder without a Delta table has no Iceberg table.
+
+    Args:
+        verb: What the data source is to do: read or write.
+
+    Raises:
+        DataSourceRefused: it has one.
+    """
+    if any(is_iceberg_metadata(entry.path) for entry in store.list("metadata")):
+        raise _refuse_iceberg(store.location, verb)
+
+
+def parse_source_options(given: Mapping[str, str], verb: str = "read") -> SourceOptions:
     """Return the options of a read or write.
+
+    Args:
+        verb: What the data source is to do: read or write.
 
     Raises:
         InvalidOption: a name is unknown, or two options exclude each other.
+        DataSourceRefused: they name an Iceberg table.
     """
     options = _fold_options(given)
+    if options.text("catalog") is not None:
+        raise _refuse_iceberg(options.text("path"), verb)
     if options.text(_PATHS) is not None:
         expected = "Load one table at a time, and unite the DataFrames."
         raise InvalidOption(option="path", value=options.text(_PATHS), expected=expected)

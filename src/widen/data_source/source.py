@@ -60,7 +60,7 @@ class WidenSource(DataSource):
 
     def schema(self) -> SparkSchema:
         """Return the columns of the table, or of its change feed."""
-        options = self._parse_options()
+        options = parse_source_options(self.options)
         return to_spark(plan_batch_columns(options, read_snapshot_of(options)).schema)
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
@@ -77,7 +77,7 @@ class WidenSource(DataSource):
         sink = find_sink_options(self.options)
         if sink is not None:
             return ingest_sink.IngestBatchWriter(sink, from_spark(schema), is_overwrite=overwrite)
-        options = self._parse_options()
+        options = parse_source_options(self.options, "write")
         return BatchWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
     def streamWriter(self, schema: SparkSchema, overwrite: bool) -> DataSourceStreamWriter:
@@ -93,15 +93,12 @@ class WidenSource(DataSource):
             raise DataSourceRefused(verb="write", location=self.options.get("path"), reason=reason, fix=fix)
         if sink is not None:
             return ingest_sink.IngestStreamWriter(sink, from_spark(schema), is_overwrite=overwrite)
-        options = self._parse_options()
+        options = parse_source_options(self.options, "write")
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
-
-    def _parse_options(self) -> SourceOptions:
-        return parse_source_options(self.options)
 
     def _plan_read(self, given: SparkSchema) -> tuple[SourceOptions, Snapshot, TableColumns]:
         """Check that Spark expects the columns that the table has now, and return what a reader needs."""
-        options = self._parse_options()
+        options = parse_source_options(self.options)
         snapshot = read_snapshot_of(options)
         columns = plan_batch_columns(options, snapshot)
         expected, actual = as_nullable(from_spark(given)), columns.schema

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
 
-from widen.data_source.batch_reader import SourceOptions
+from widen.data_source.batch_reader import SourceOptions, ensure_no_iceberg
 from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal, convert_column
@@ -238,11 +238,15 @@ def plan_write(
     Args:
         job: The folder of the files, if it is known already.
 
+    Raises:
+        DataSourceRefused: the folder has an Iceberg table, or only Spark can write the table.
+
     Source: Delta Lake's schema enforcement and evolution
     """
     store = options.open_store()
     snapshot = open_snapshot(store) if list_log(store).newest >= 0 else None
     if snapshot is None:
+        ensure_no_iceberg(store, "write")
         properties = canonical_properties(options.properties)
         change = plan_create_table(as_nullable(incoming), options.partition_by, properties, current_ms(), None)
         table = change.table

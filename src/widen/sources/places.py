@@ -351,11 +351,16 @@ def _local_format(folder: str) -> str | None:
     if os.path.isdir(os.path.join(folder, "_delta_log")):
         return DELTA
     try:
-        if any(name.endswith(_ICEBERG_METADATA) for name in os.listdir(os.path.join(folder, "metadata"))):
+        if any(map(is_iceberg_metadata, os.listdir(os.path.join(folder, "metadata")))):
             return ICEBERG
     except OSError:
         pass
     return HUDI if os.path.isdir(os.path.join(folder, ".hoodie")) else None
+
+
+def is_iceberg_metadata(name: str) -> bool:
+    """Return whether a file in the folder ``metadata`` of a table describes a version of an Iceberg table."""
+    return name.endswith(_ICEBERG_METADATA)
 
 
 LISTS = "only its file systems find the source"

@@ -36,6 +36,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+Arrange = Callable[[int, pa.Table], Iterable[pa.Table]]
+"""Returns all rows of files, given their size in bytes, in their new order: tables that become a file each."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopyGroup(Generic[T]):
     """Files that one task copies.
@@ -58,7 +62,7 @@ class FileCopier(Generic[T]):
         open: Returns a writer for the rows of a file, given the folder of the copies.
         key: Returns what files have in common whose rows are written by one writer.
         size: Returns the size of a file in bytes.
-        arrange: Returns all rows of such files, given their size, in their new order: tables that become a file each.
+        arrange: Sorts the rows of such files; None to keep them as they are.
     """
 
     store: LogStore
@@ -66,7 +70,7 @@ class FileCopier(Generic[T]):
     open: Callable[[T, str], RowWriter]
     key: Callable[[T], Hashable]
     size: Callable[[T], int]
-    arrange: Callable[[int, pa.Table], Iterable[pa.Table]] | None = None
+    arrange: Arrange | None = None
 
     def copy(self, group: CopyGroup[T]) -> list[PartFile]:
         """Copy the files of a group, and return the copies.

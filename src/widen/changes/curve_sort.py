@@ -78,22 +78,26 @@ def _interleave(buckets: Sequence[str]) -> str:
 
 
 def sort_tables(columns: Sequence[Path], target_bytes: int, size_bytes: int, rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield rows along a Z-order curve, in tables for files of about the target size.
-
-    Args:
-        size_bytes: The size of the files that the rows are from.
-    """
+    """Yield rows along a Z-order curve, in tables as `cut_rows` yields them."""
     buckets = [_rank(one_array(struct_leaf(rows, column))) for column in columns]
     bits = [
         pc.shift_left(pc.bit_wise_and(pc.shift_right(bucket, bit), 1), bit * len(buckets) + at)
         for bit in range(_BITS)
         for at, bucket in enumerate(buckets)
     ]
-    whole = rows.take(pc.sort_indices(reduce(pc.bit_wise_or, bits)))
+    return cut_rows(target_bytes, size_bytes, rows.take(pc.sort_indices(reduce(pc.bit_wise_or, bits))))
+
+
+def cut_rows(target_bytes: int, size_bytes: int, rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield sorted rows in tables for files of about the target size.
+
+    Args:
+        size_bytes: The size of the files that the rows are from.
+    """
     outputs = max(1, round(size_bytes / target_bytes))
     for at in range(outputs):
-        first = at * len(whole) // outputs
-        yield whole.slice(first, (at + 1) * len(whole) // outputs - first)
+        first = at * len(rows) // outputs
+        yield rows.slice(first, (at + 1) * len(rows) // outputs - first)
 
 
 def _rank(values: pa.Array) -> pa.Array:

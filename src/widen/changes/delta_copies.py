@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.change_context import ChangeContext
-from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups, split_by_size
+from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups, split_by_size
 from widen.errors import InvalidOption
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice
 from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
@@ -53,9 +53,6 @@ from widen.spark.engine import Session
 from widen.spark.spark_types import as_nullable
 
 _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
-
-Arrange = Callable[[int, pa.Table], Iterable[pa.Table]]
-"""See `FileCopier`."""
 
 
 @dataclass(frozen=True)

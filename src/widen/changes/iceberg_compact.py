@@ -8,16 +8,20 @@ Source: Iceberg's table specification, "Row-level Deletes", "Sorting"; Iceberg f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
+from threading import Lock
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyroaring import BitMap64
 
-from widen.changes.copy_files import map_in_threads
-from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve
-from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer
+from widen.changes.copy_files import Arrange, map_in_threads
+from widen.changes.curve_sort import MOST_COLUMNS, cut_rows, sort_along_curve, sort_tables
+from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer, sort_rows
 from widen.changes.rewrite_files import Candidate, pack_files
 from widen.errors import InvalidOption, JobFailed
 from widen.files.iceberg_columns import has_old_types, read_schemas
@@ -28,18 +32,19 @@ from widen.frames.table_writers import FILE_BYTES, FILE_SIZE, IcebergWriter, to_
 from widen.iceberg.catalog import TableName
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.partitions import read_sort_keys
+from widen.iceberg.partitions import SortKey, read_sort_keys
 from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable, to_whole
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
-from widen.limits import COPIED_BYTES
+from widen.limits import COPIED_BYTES, SORTED_BYTES
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.column_path import Path, format_path, parse_path, resolve
+from widen.model.display import size_text
 from widen.model.types import StructType, is_atomic
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.spark.engine import Session
+from widen.spark.engine import READS, Session
 from widen.spark.spark_types import DataFrame
 
 if TYPE_CHECKING:
@@ -104,14 +109,16 @@ class IcebergCompaction:
     """The compaction of a branch of a table, with the metrics of what was committed.
 
     Args:
-        session: Returns the session.
+        session: Returns the session, given the reason why Spark is needed.
     """
 
     name: TableName
-    session: Callable[[], Session]
+    session: Callable[[str], Session]
     request: IcebergCompactionRequest
     branch: str | None = None
     metrics: dict[str, int] = field(default_factory=dict)
+    _sorting: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    """Held by the thread that holds rows to sort them."""
 
     def plan(self) -> _BinPlan:
         """Return the files of the newest version that are rewritten.
@@ -146,7 +153,7 @@ class IcebergCompaction:
 
     def _old_files(self, plan: _BinPlan) -> list[list[ScannedFile]]:
         files, metadata = plan.scan.files, plan.point.metadata
-        stored = read_schemas(self.session, plan.table.io, [file.path for file in files])
+        stored = read_schemas(partial(self.session, READS), plan.table.io, [file.path for file in files])
         mapping, current = metadata.name_mapping(), f"{metadata.default_spec_id}:"
         old = [
             file
@@ -186,16 +193,26 @@ class IcebergCompaction:
     def _writer(self, transaction: IcebergTransaction, plan: _BinPlan) -> IcebergWriter:
         sources = read_sources(plan.table.properties, str(self.name))
         writer = open_iceberg_writer(transaction, to_whole(plan.table.schema(), sources))
-        # Files that are smaller than the target would be written again by every compaction.
-        sized = replace(writer, properties={**writer.properties, FILE_SIZE: str(plan.target_bytes)})
-        return replace(sized, sort_by=()) if self.request.zorder_by else sized
+        writer = replace(writer, sort_by=()) if self.request.zorder_by else writer
+        # Files that are smaller than the target would be written again by every compaction. Sorted rows are cut where
+        # they are sorted: a file that is a little too large is better than one of a few rows beside it.
+        size = plan.target_bytes * (2 if self._order(writer, plan) else 1)
+        return replace(writer, properties={**writer.properties, FILE_SIZE: str(size)})
 
     def _write(
         self, writer: IcebergWriter, plan: _BinPlan, task: Sequence[ScannedFile], parts: list[_FilePart]
     ) -> None:
         deletes = tuple(each for each in plan.scan.deletes if any(map(each.applies_to, task)))
-        source, scan = IcebergSource(self.session, plan.table.io, plan.point), IcebergScan(tuple(task), deletes)
-        files = self._copy(writer, source, scan)
+        arrange, size_bytes = self._order(writer, plan), sum(file.size_bytes for file in task)
+        done, most = ("sorts", SORTED_BYTES) if arrange else ("joins", COPIED_BYTES)
+        fits = size_bytes <= most
+        reason = READS if fits else f"it {done} more than {size_text(most)} of files together"
+        source = IcebergSource(partial(self.session, reason), plan.table.io, plan.point)
+        scan, files = IcebergScan(tuple(task), deletes), None
+        if fits:
+            marked = {file.path: BitMap64() for file in task}
+            with self._sorting if arrange else nullcontext():
+                files = copy_unmarked(source, writer, scan, marked, writers=1, arrange=arrange)
         if files is None:
             find_unreadable(plan.table.schema()).ensure_kept()
             rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
@@ -206,11 +223,11 @@ class IcebergCompaction:
         if found > before or (not deletes and found != before):
             raise JobFailed(reason=f"{found} rows were written instead of {before}")
 
-    def _copy(self, writer: IcebergWriter, source: IcebergSource, scan: IcebergScan) -> list[IcebergFile] | None:
-        """Copy files with Arrow, in this process; None if they are sorted or large, or if Arrow cannot."""
-        if writer.sort_by or self.request.zorder_by or sum(file.size_bytes for file in scan.files) > COPIED_BYTES:
-            return None
-        return copy_unmarked(source, writer, scan, {file.path: BitMap64() for file in scan.files}, writers=1)
+    def _order(self, writer: IcebergWriter, plan: _BinPlan) -> Arrange | None:
+        """Return how Arrow sorts rows; None if they keep their order."""
+        if self.request.zorder_by:
+            return partial(sort_tables, _sort_columns(plan.schema, self.request.zorder_by), plan.target_bytes)
+        return partial(_sort, writer.sort_by, plan.target_bytes) if writer.sort_by else None
 
     def _arrange(self, rows: DataFrame, plan: _BinPlan, task: Sequence[ScannedFile]) -> DataFrame:
         size_bytes, count = sum(file.size_bytes for file in task), sum(file.rows for file in task)
@@ -263,6 +280,10 @@ class IcebergCompaction:
             for part in parts
             if all(file.path in live and not any(each.applies_to(file) for each in new) for file in part.old)
         ]
+
+
+def _sort(keys: Sequence[SortKey], target_bytes: int, size_bytes: int, rows: pa.Table) -> Iterator[pa.Table]:
+    return cut_rows(target_bytes, size_bytes, sort_rows(keys, rows))
 
 
 def _layout(metadata: TableMetadata) -> tuple[object, ...]:

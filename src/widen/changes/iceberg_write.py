@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.change_data_writer import to_bitmaps
-from widen.changes.copy_files import CopyGroup, FileCopier, copy_groups
+from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
 from widen.changes.keyed_files import KeyedTable
 from widen.changes.keyed_load import LocalMerge
 from widen.changes.overwrite import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
@@ -508,6 +508,7 @@ def copy_unmarked(
     writers: int | None = None,
     changed: ChangedRows | None = None,
     deleted: Mapping[str, BitMap64] | None = None,
+    arrange: Arrange | None = None,
 ) -> list[IcebergFile] | None:
     """Copy the files of a scan without some of their rows: in this process, unless they are large.
 
@@ -516,11 +517,13 @@ def copy_unmarked(
         writers: The number of threads or tasks that write files of their own; by default it depends on the size.
         changed: What the copies have instead of other rows and beside them; only for copies in this process.
         deleted: What `deleted_positions` returns for the scan, if the caller knows it.
+        arrange: Sorts the rows of a partition, as for `FileCopier`; by default the rows of each file are sorted by the
+            sort order of the table.
 
     Returns:
         None if only Spark can copy them.
     """
-    if not _can_sort(writer, scan):
+    if arrange is None and not _can_sort(writer, scan):
         return None
     deleted = deleted_positions(source, scan) if deleted is None else deleted
     if deleted is None:
@@ -532,9 +535,21 @@ def copy_unmarked(
     if columns is None:
         return None
     changed = changed or ChangedRows({})
+    together: Callable[[ScannedFile], str] = _all
+    if arrange is not None:
+        together = partial(_partition_of, f"{source.point.metadata.default_spec_id}:")
+    elif writer.sort_by:
+        arrange, together = partial(_sort_file, writer.sort_by), attrgetter("path")
     copied = [
-        _CopiedFile(file.path, file.size_bytes, columns[file.path], gone[file.path], changed.replaced.get(file.path))
-        for file in files
+        _CopiedFile(
+            file.path,
+            file.size_bytes,
+            columns[file.path],
+            gone[file.path],
+            changed.replaced.get(file.path),
+            together=together(file),
+        )
+        for file in sorted(files, key=together)
     ]
     tasks = writers or max(1, min(len(copied), 1 + sum(file.size_bytes for file in copied) // CHANGE_TASK_BYTES))
     shares = [copied[at::tasks] for at in range(tasks)]
@@ -544,9 +559,9 @@ def copy_unmarked(
         writer.store,
         partial(_read_copied, source.io, writer.new_layout().schema),
         partial(_open_copies, writer.new_layout()),
-        attrgetter("path") if writer.sort_by else _together,
+        attrgetter("together"),
         attrgetter("size_bytes"),
-        partial(_sort_rows, writer.sort_by) if writer.sort_by else None,
+        arrange,
     )
     groups = [CopyGroup(writer.new_layout().job, share) for share in shares]
     found = copy_groups(copier, groups, lambda: source.spark, CHANGE_THREADS)
@@ -580,6 +595,7 @@ class _CopiedFile:
         gone: The positions of the rows that the copy lacks.
         replaced: See `ChangedRows`.
         added: Rows instead of a file.
+        together: Equal for files whose rows are sorted, and written, together.
     """
 
     path: str
@@ -588,10 +604,20 @@ class _CopiedFile:
     gone: BitMap64
     replaced: pa.RecordBatch | None = None
     added: Iterable[pa.Table] = ()
+    together: str = ""
 
 
-def _together(_: _CopiedFile) -> None:
-    """Return the key of files whose rows are written together: all of them."""
+def _all(_: ScannedFile) -> str:
+    return ""
+
+
+def _partition_of(current: str, file: ScannedFile) -> str:
+    """Return the partition of a file; the same for all files that the table would now partition in another way.
+
+    Args:
+        current: How the texts of the current partitions begin.
+    """
+    return file.partition if file.partition.startswith(current) else ""
 
 
 def _read_copied(io: FileIO, schema: pa.Schema, file: _CopiedFile) -> Iterator[pa.Table]:
@@ -603,8 +629,13 @@ def _open_copies(layout: IcebergLayout, _: _CopiedFile, job: str) -> IcebergWrit
     return IcebergWriters(replace(layout, sink=replace(layout.sink, job=job)))
 
 
-def _sort_rows(keys: Sequence[SortKey], _: int, rows: pa.Table) -> list[pa.Table]:
-    return [rows.take(pc.sort_indices(*_sort_columns(rows, keys)))]
+def _sort_file(keys: Sequence[SortKey], _: int, rows: pa.Table) -> list[pa.Table]:
+    return [sort_rows(keys, rows)]
+
+
+def sort_rows(keys: Sequence[SortKey], rows: pa.Table) -> pa.Table:
+    """Return rows in a sort order."""
+    return rows.take(pc.sort_indices(*_sort_columns(rows, keys)))
 
 
 def _can_sort(writer: IcebergWriter, scan: IcebergScan) -> bool:

@@ -173,23 +173,12 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         done: list[IcebergCompaction] = []
 
         def attempt(_: object) -> Any:
-            done[:] = [
-                IcebergCompaction(
-                    self._name,
-                    partial(find_session, spark, "rows are sorted, or delete files are large"),
-                    request,
-                    self._branch,
-                )
-            ]
+            done[:] = [IcebergCompaction(self._name, session, request, self._branch)]
             return done[0].run()
 
+        session = partial(find_session, spark)
         if dry_run:
-            plan = IcebergCompaction(
-                self._name,
-                partial(find_session, spark, "rows are sorted, or delete files are large"),
-                request,
-                self._branch,
-            ).plan()
+            plan = IcebergCompaction(self._name, session, request, self._branch).plan()
             return TableChange(self.refresh(), operation, self._number, plan.counts if plan.tasks else {})
         version = retry_conflicts(attempt)
         if version is None:

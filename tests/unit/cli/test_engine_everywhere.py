@@ -25,7 +25,6 @@ from widen.types import AddColumn, Field, StructType
 WORKS = ""
 FLOWS = "flows run on it"
 SESSION = "it works on a session of Spark"
-SORTS = "rows are sorted, or delete files are large"
 MAPPING = "delta.columnMapping.mode"
 CHECKS_ROWS = "it evaluates a rule or a default on the rows"
 FOLDS = "it converts the values of a column"
@@ -86,7 +85,7 @@ COMMANDS: Mapping[str, str] = {
     "optimize P --where 'p = 1'": WORKS,
     "optimize P --where 'hash(p) = 1'": "it evaluates HASH(p)",
     f"optimize n.T {ICEBERG}": WORKS,
-    f"optimize n.sorted --sort {ICEBERG}": "rows are sorted, or delete files are large",
+    f"optimize n.sorted --sort {ICEBERG}": WORKS,
     "vacuum W": WORKS,
     f"vacuum n.T {ICEBERG}": WORKS,
     "forget K --key id=7": WORKS,
@@ -224,8 +223,8 @@ ICEBERG_TABLES = (
     Call("drop_tag", lambda table: table.drop_tag("first")),
     Call("fast_forward", lambda table: table.fast_forward("one", "main")),
     Call("optimize", lambda table: table.optimize()),
-    Call("optimize", lambda table: table.optimize(sort=True), SORTS, on="sorted"),
-    Call("optimize", lambda table: table.optimize(zorder_by=["id"]), SORTS),
+    Call("optimize", lambda table: table.optimize(sort=True), on="sorted"),
+    Call("optimize", lambda table: table.optimize(zorder_by=["id"])),
     Call("schema_at", lambda table: table.schema_at(first_version(table))),
     Call("set_sort_order", lambda table: table.set_sort_order("id")),
 )

@@ -273,9 +273,3 @@ def test_old_types_and_partitions_are_rewritten_without_spark(
     schemas = [pq.read_schema(file["file_path"].removeprefix("file://")) for file in files]
     assert {str(schema.field("id").type) for schema in schemas} == {"int64"}
     assert {str(schema.field("e").type) for schema in schemas} == {"decimal128(18, 2)"}
-
-
-def test_sorted_files_are_left_to_spark(table: Table, tmp_path: Path, without_spark: None) -> None:
-    opened = widen.IcebergTable("ns.t", tmp_path / "catalog.db").set_sort_order("id")
-    with pytest.raises(AssertionError, match="no session"):
-        opened.optimize(sort=True)

@@ -229,6 +229,8 @@ CHANGES: dict[str, tuple[Callable[[widen.IcebergTable, Path], object], Rows]] = 
     "delete all": (lambda table, _: table.delete(), []),
     "delete none": (lambda table, _: table.delete("id = 7"), OLD),
     "optimize": (lambda table, _: table.optimize(), OLD),
+    "optimize in order": (lambda table, _: table.set_sort_order("name DESC").optimize(sort=True), OLD),
+    "optimize along a curve": (lambda table, _: table.optimize(zorder_by=["id", "name"]), OLD),
     "rewrite": (lambda table, _: table.change_partitioning(add=["bucket(4, id)"]).rewrite(), OLD),
     "comment": (lambda table, _: table.alter_column("name", comment="x"), OLD),
     "add": (lambda table, _: table.add_columns({"new": {"type": "int", "after": "at"}}).drop_columns("new"), OLD),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import fastavro
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -567,9 +568,25 @@ def test_the_name_of_a_file_may_look_like_a_pattern(spark: SparkSession, tmp_pat
         assert proved(str(tmp_path / name), tmp_path / "table").records == 1
 
 
-def test_avro_is_read_or_refused_with_the_way_out(spark: SparkSession, tmp_path: Path) -> None:
+def test_avro_is_read_alike_with_a_session_of_this_machine(spark: SparkSession, tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "int"}, {"name": "x", "type": ["null", "string", "long"]}]
+    records = [{"id": at, "x": value} for at, value in enumerate([1, "a", None, 2**40])]
+    (tmp_path / "day=1").mkdir()
+    with (tmp_path / "day=1" / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, records)
+    found = []
+    for engine, words in (("local", {}), ("auto", {"spark": spark})):
+        table = tmp_path / f"table-{engine}"
+        proved(str(tmp_path / "day=1" / "a.avro"), table, engine=engine, source_columns=True, **words)
+        found.append((types(table), widen.Table(table).to_arrow().drop_columns("_loaded_at").sort_by("id").to_pylist()))
+    assert found[0] == found[1]
+    assert [row["x_long"] for row in found[0][1]] == [1, None, None, 2**40]
+    assert found[0][1][0]["day"] == "1"
+
+
+def test_a_damaged_avro_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.avro").write_bytes(b"Obj\x01")
-    with pytest.raises(SourceError):
+    with pytest.raises(CorruptFile, match=r"a\.avro"):
         ingest(str(tmp_path / "a.avro"), str(tmp_path / "table"))
 
 

@@ -28,9 +28,11 @@ from widen.model.types import StructType
 from widen.proof.record_digests import DigestSum
 from widen.proof.row_encoder import RecordLayout
 from widen.proof.source_reader import FileValueReader
+from widen.sources.converted_files import ConvertedFiles
 from widen.sources.listing import SourceFile
 from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame
+from widen.verification.converted_records import ensure_converted
 from widen.verification.records import Side, TaskReader
 
 _T = TypeVar("_T")
@@ -52,6 +54,7 @@ class CheckedBatch:
     Args:
         typed: The records.
         file_fields: The fields that records get from their files; None if they get none.
+        converted: The Parquet files that the records are read from; None if these are the files of the source.
     """
 
     typed: TypedBatch | ParquetBatch
@@ -59,6 +62,7 @@ class CheckedBatch:
     file_fields: FileFields | None = None
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    converted: ConvertedFiles | None = None
     _split: _Split = field(init=False)
 
     has_types = True
@@ -130,6 +134,8 @@ class CheckedBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
+        if self.converted is not None:
+            ensure_converted(self.converted)
         side = self._split.typed.source_digests(schema, policy)
         corrupt = self._split.corrupt
         return side if corrupt is None else _join_sides(side, corrupt.source_digests(schema, policy))

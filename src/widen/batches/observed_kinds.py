@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -121,14 +121,19 @@ class RecordOrder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileOrder:
-    """The records of one file, with the indexes of its rows."""
+    """The records of one file, with the indexes of its rows.
+
+    Args:
+        find_origin: Returns the position of a record in the source by its file and the index of its row.
+    """
 
     uri: str
+    find_origin: Callable[[str, int], RecordPosition] = field(default=lambda uri, row: (uri, row + 1))
 
     def find_first(self, values: pa.Array, rows: pa.Array) -> tuple[int, RecordPosition | None]:
         """Return the first value; see `RecordOrder`."""
         first = pc.index(values.is_valid(), True).as_py()
-        return first, (self.uri, rows[first].as_py() + 1)
+        return first, self.find_origin(self.uri, rows[first].as_py())
 
 
 class FrameOrder:

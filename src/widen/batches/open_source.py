@@ -31,6 +31,7 @@ from widen.proof.canonical import canonical_instant
 from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
+from widen.sources.converted_files import EXTRAS, convert_files, find_unconvertible, is_converted
 from widen.sources.csv_dialect import parse_dialect
 from widen.sources.csv_frames import (
     find_csv_sample,
@@ -85,6 +86,7 @@ from widen.spark.engine import (
     Session,
     find_started,
     is_local,
+    is_on_executors,
     require_spark,
     to_local_frame,
 )
@@ -227,6 +229,8 @@ class BatchReader:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
+        if is_converted(source) and not is_on_executors(spark):
+            return open_converted(spark, source, file_fields, names)
         if source.format.is_typed:
             open_on_spark = partial(_open_columns, spark, source, file_fields, names)
             here = None
@@ -255,6 +259,8 @@ class BatchReader:
         """Return a reader that reads all files once to find the unreadable ones."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
+        if is_converted(source) and not is_on_executors(spark):
+            return find_unconvertible
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
             return partial(_probe_columns, require_spark(spark, READS))
         return partial(_probe_parquet, spark)
@@ -445,10 +451,31 @@ def _open_columns_here(
     return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
 
 
+def open_converted(spark: Session, source: SourceFiles, file_fields: FileFields, names: frozenset[str]) -> CheckedBatch:
+    """Return files whose records this process writes to Parquet files first as a batch."""
+    from widen.batches.checked_batch import CheckedBatch
+
+    converted = convert_files(source, file_fields)
+    # The Parquet files have the fields of the source files as columns.
+    given = FileFields(False, None)
+    open_on_spark = partial(_open_columns, spark, converted.stored, given, names)
+    batch: ParquetBatch | TypedBatch | None = None
+    if is_local(spark):
+        batch = _open_columns_here(spark, converted.stored, given, names, open_on_spark)
+        if batch is not None:
+            origins = {each.file.uri: each for each in converted.files}
+            batch = replace(batch, parts=[replace(part, origins=origins) for part in batch.parts])
+    batch = batch or open_on_spark({})
+    batch = replace(batch, name=source.name, left_out=source.left_out, files=source.files)
+    return CheckedBatch(batch, source.name, file_fields if names else None, converted=converted)
+
+
 def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
-    if source.format.is_typed and source.format is not FileFormat.PARQUET:
-        session.require(f"its readers read {source.format.value} files")
+    if source.format.is_typed and source.format is not FileFormat.PARQUET and not is_converted(source):
+        extra = EXTRAS.get(source.format)
+        without = f"; pip install '{extra}' reads them without it" if extra else ""
+        session.require(f"its readers read {source.format.value} files{without}")
     reason = why_unreadable(source.files)
     if reason is not None:
         session.require(reason)

@@ -79,6 +79,7 @@ from widen.json.field_rules import (
 from widen.json.observation import (
     Observation,
     RecordObservation,
+    RecordPosition,
     TemporalString,
     merge_observations,
     merge_records,
@@ -113,6 +114,7 @@ from widen.model.types import (
 from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
+from widen.sources.converted_files import ConvertedFile
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
 from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
@@ -142,12 +144,14 @@ class ColumnPart:
         read: The columns of the files. Some may be of the type void.
         footers: What the footer of each file says.
         given: The fields that records get from their files.
+        origins: Where the records of files come from that are not those of the source, by the URI of the file.
     """
 
     files: tuple[SourceFile, ...]
     read: StructType
     footers: tuple[SourceFooter, ...]
     given: PathFields = field(default_factory=PathFields)
+    origins: Mapping[str, ConvertedFile] = field(default_factory=dict)
 
     @property
     def own(self) -> StructType:
@@ -164,6 +168,11 @@ class ColumnPart:
     def schema(self) -> StructType:
         """The fields of the records."""
         return StructType((*self.own.fields, *self.given.schema.fields))
+
+    def find_origin(self, uri: str, row: int) -> RecordPosition:
+        """Return the position of a record in the source by its file and the index of its row there."""
+        origin = self.origins.get(uri)
+        return (uri, row + 1) if origin is None else (origin.source, origin.find_record(row) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +226,7 @@ class ParquetBatch:
     Args:
         open_on_spark: Opens the same files with a Spark session, which keeps the number of the part that each written
             folder belongs to.
+        kind: What the records are, e.g. Avro.
     """
 
     spark: Session
@@ -228,6 +238,7 @@ class ParquetBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    kind: str = "Parquet"
     _homes: dict[str, int] = field(default_factory=dict)
     _other: _OnSpark = field(default_factory=_OnSpark)
 
@@ -302,8 +313,9 @@ class ParquetBatch:
             for file, footer in zip(part.files, part.footers, strict=True):
                 found = find_corrupt(file, part.own)
                 if found:
-                    texts, numbers = [text for _, text in found], [at + 1 for at, _ in found]
-                    raw.append(RefusedTexts(0, texts, numbers, [not_utf8("Parquet")] * len(found)).to_raw(file.uri))
+                    origin, _ = part.find_origin(file.uri, 0)
+                    texts, numbers = [text for _, text in found], [part.find_origin(file.uri, at)[1] for at, _ in found]
+                    raw.append(RefusedTexts(0, texts, numbers, [not_utf8(self.kind)] * len(found)).to_raw(origin))
                 left_out = tuple(at for at, _ in found)
                 files.append(replace(file, left_out=left_out))
                 footers.append(footer.without_rows(left_out))
@@ -398,7 +410,7 @@ class ParquetBatch:
                 undo.callback(writer.discard, files)
                 self._homes.update((file.path.partition("/")[0], number) for file in files)
                 written += files
-                quarantined += copied.quarantined
+                quarantined += map(partial(_find_place, self.parts[number]), copied.quarantined)
                 root = {} if copy.conversion is None else copy.conversion.observe_violations(copied.counts)
                 seen.append(Observation(writer.count_rows(files), 0, {}, len(copied.quarantined), root))
             undo.pop_all()
@@ -407,6 +419,13 @@ class ParquetBatch:
     def _to_rows(self, quarantined: Sequence[QuarantinedRecord]) -> Rows:
         (batch,) = to_quarantine_rows(quarantined).to_batches()
         return to_local_frame(self.spark, batch)
+
+
+def _find_place(part: ColumnPart, record: QuarantinedRecord) -> QuarantinedRecord:
+    if not part.origins:
+        return record
+    file, position = part.find_origin(record.file, record.position - 1)
+    return msgspec.structs.replace(record, file=file, position=position)
 
 
 def _names_of(part: ColumnPart) -> StructType:
@@ -426,6 +445,9 @@ def _place_texts(
             except NotLocal as error:
                 raise EngineUnsuitable(reason=str(error)) from error
             files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first + 1)
+            if part.origins:
+                places = [part.find_origin(group.uri, first + at) for at in range(rows.num_rows)]
+                files, numbers = (pa.array(each) for each in zip(*places, strict=True))
             yield pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), files, numbers], names=[*PLACED_TEXT])
 
 
@@ -528,7 +550,9 @@ def _add_rows(
         for each in prepared.part.schema
         if each.name in names
     }
-    add_batch(seen, apply_rules(fields, prepared.rules), numbers, FileOrder(uri), facts or None)
+    add_batch(
+        seen, apply_rules(fields, prepared.rules), numbers, FileOrder(uri, prepared.part.find_origin), facts or None
+    )
 
 
 # ---- the schemas that Spark reads ------------------------------------------------------------------

@@ -13,7 +13,7 @@ from functools import partial, reduce
 from itertools import groupby
 from json import JSONDecoder
 from types import MappingProxyType
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote, unquote
 
 from widen.batches.int96_times import (
@@ -59,6 +59,7 @@ from widen.model.types import (
 )
 from widen.protocol.partition_values import HIVE_NULL
 from widen.rows.row import ColumnSlot, RecordRoute, widest_record_route
+from widen.sources.avro_columns import WITHOUT_RECURSION, find_recursion
 from widen.sources.file_ranges import (
     can_read,
     duplicate_fields,
@@ -252,36 +253,6 @@ _RECURSIVE = "recursive reference in Avro schema"
 """What Spark says before the schema of a record that contains itself."""
 
 
-def find_recursion(schema: Any) -> tuple[str, Path] | None:
-    """Return the name of the first record in an Avro schema that contains itself, and the path from it to itself.
-
-    Source: the Avro specification, "Complex Types" and "Names"
-    """
-    return next(_recursions(schema, "", {}, ()), None)
-
-
-def _recursions(schema: Any, space: str, above: Mapping[str, int], path: Path) -> Iterator[tuple[str, Path]]:
-    if isinstance(schema, str):
-        name = schema if "." in schema or not space else f"{space}.{schema}"
-        if name in above:
-            yield name, path[above[name] :]
-    elif isinstance(schema, list):
-        for branch in schema:
-            yield from _recursions(branch, space, above, path)
-    elif schema["type"] in ("record", "error"):
-        name, space = schema["name"], schema.get("namespace", space)
-        if "." in name:
-            space = name.rpartition(".")[0]
-        full = name if "." in name or not space else f"{space}.{name}"
-        for field in schema["fields"]:
-            yield from _recursions(field["type"], space, {**above, full: len(path)}, (*path, field["name"]))
-    elif schema["type"] in ("array", "map"):
-        step, inner = ("element", "items") if schema["type"] == "array" else ("value", "values")
-        yield from _recursions(schema[inner], space, above, (*path, step))
-    elif not isinstance(schema["type"], str):
-        yield from _recursions(schema["type"], space, above, path)
-
-
 def _find_fix(reason: str) -> str:
     return next((fix for code, fix in _FIXES.items() if code in reason), "Use files in a supported format.")
 
@@ -298,10 +269,7 @@ _FIXES: Mapping[str, str] = MappingProxyType(
         "UNSUPPORTED_TIME_TYPE": "Write times of day as strings or integers.",
         "DECIMAL_PRECISION": "Write at most 38 digits, or text.",
         "FLOAT16": "Write floats of 32 bits.",
-        "contains itself": (
-            "Write the levels as JSON text, or as records that name their parents. Spark reads up to 15 levels with "
-            "the option recursiveFieldMaxDepth, but leaves out the deeper ones without a word."
-        ),
+        "contains itself": WITHOUT_RECURSION,
         "COLUMN_ALREADY_EXISTS": "Set spark.sql.caseSensitive, so that names may differ in case only.",
     }
 )

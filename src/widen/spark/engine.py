@@ -152,6 +152,14 @@ def find_started(session: Session | None) -> SparkSession | None:
     return session.started if isinstance(session, LocalSession) else session
 
 
+def is_on_executors(session: Session) -> bool:
+    """Return whether tasks may run on other machines, which have no files of this one."""
+    if isinstance(session, LocalSession):
+        return False
+    context = getattr(session, "sparkContext", None)
+    return context is None or not str(context.master).startswith("local")
+
+
 def as_given(session: Session) -> SparkSession:
     """Return a session as an argument of a public function, which works here as long as nothing requires Spark."""
     return cast("SparkSession", session)

@@ -15,7 +15,7 @@ from support.covering import covering
 from widen.errors import TooManyKeys
 from widen.ingestion.result import IngestResult
 
-HERE = [name for name, kind in KINDS.items() if kind.ending not in ("orc", "avro")]
+HERE = [name for name, kind in KINDS.items() if kind.ending != "orc"]
 
 
 @pytest.mark.parametrize(("name", "mode"), covering(HERE, MODES))

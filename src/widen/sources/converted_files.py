@@ -1,0 +1,187 @@
+"""Source files that Arrow's Parquet reader does not read, as Parquet files of this process with the same records.
+
+Everything that a load does with Parquet files, it does with these. Their columns have the types of `to_stored_columns`,
+and the fields that records get from their files are columns as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from tempfile import mkdtemp
+from typing import BinaryIO
+
+import msgspec
+import pyarrow as pa
+
+from widen.errors import StorageError, WidenError
+from widen.errors.tables import open_failure
+from widen.json.field_rules import LOADED_AT, SIGN, FileFields, merge_file_fields
+from widen.log.log_store import LogStore
+from widen.sources.arrow_columns import to_stored_columns
+from widen.sources.avro_columns import EXTRA, TypedRows, has_avro_reader, read_avro
+from widen.sources.file_ranges import open_file
+from widen.sources.listing import FileFormat, SourceFile, SourceFiles
+from widen.sources.staged_files import OpenStagedFile, as_sources
+
+ReadRows = Callable[[BinaryIO, str], Iterator[TypedRows]]
+"""Reads the records of an open file; the name is for errors."""
+
+_READERS: Mapping[FileFormat, ReadRows] = {FileFormat.AVRO: read_avro}
+
+
+EXTRAS: Mapping[FileFormat, str] = {FileFormat.AVRO: EXTRA}
+"""What to install for the formats that are converted."""
+
+
+def is_converted(source: SourceFiles) -> bool:
+    """Return whether this process converts the files of a source: a reader of their format is installed."""
+    return source.format is FileFormat.AVRO and has_avro_reader()
+
+
+class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """Some records of a source file, in a Parquet file of this process.
+
+    Args:
+        source: The URI of the source file.
+        path: The path of the source file, for errors.
+        file: The Parquet file.
+        numbers: The path of a file with the number of each record in the source file, from 0, in 8 bytes each; empty if
+            the records are all of the source file, in its order.
+    """
+
+    source: str
+    path: str
+    file: SourceFile
+    numbers: str = ""
+
+    def find_record(self, row: int) -> int:
+        """Return the number of the record in the source file that a row holds, from 0."""
+        if not self.numbers:
+            return row
+        with open(self.numbers, "rb") as file:
+            file.seek(8 * row)
+            return int.from_bytes(file.read(8), "little")
+
+
+class ConvertedFiles:
+    """The Parquet files of a source, which are deleted when nothing refers to this any more.
+
+    Args:
+        source: The files of the source.
+        files: The Parquet files, by the source file.
+    """
+
+    def __init__(self, source: SourceFiles, folder: str, files: Sequence[ConvertedFile]) -> None:
+        self.source, self.files = source, files
+        self._finalizer = weakref.finalize(self, shutil.rmtree, folder, True)
+
+    @property
+    def stored(self) -> SourceFiles:
+        """The Parquet files as a source."""
+        return SourceFiles((), tuple(each.file for each in self.files), format=FileFormat.PARQUET)
+
+
+def convert_files(source: SourceFiles, fields: FileFields) -> ConvertedFiles:
+    """Write the records of files to Parquet files.
+
+    Args:
+        fields: The fields that records get from their files.
+
+    Raises:
+        CorruptFile: a file is damaged.
+        SourceContentError: a file has values that no column of a table holds.
+        StorageError: the temporary folder cannot be written.
+    """
+    folder = mkdtemp(prefix="widen-source-")
+    try:
+        with _writing_to(folder):
+            store = LogStore(folder)
+            files = [each for file in source.files if file.size_bytes for each in _convert(file, source, store, fields)]
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return ConvertedFiles(source, folder, files)
+
+
+def find_unconvertible(source: SourceFiles) -> dict[str, WidenError]:
+    """Return why each file that cannot be read is bad, by its path."""
+    faults: dict[str, WidenError] = {}
+    for file in source.files:
+        try:
+            for _ in _read(file, source):
+                pass
+        except WidenError as error:
+            faults[file.path] = error
+    return faults
+
+
+@contextmanager
+def _writing_to(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        fix = "The environment variable TMPDIR names another folder."
+        raise StorageError(location=folder, reason=open_failure(error), fix=fix) from error
+
+
+def _read(file: SourceFile, source: SourceFiles) -> Iterator[tuple[pa.Table, Sequence[int] | None]]:
+    with open_file(file.uri) as content:
+        for each in _READERS[source.format](content, file.path):
+            yield to_stored_columns(each.rows, file.path), each.numbers
+
+
+def _convert(file: SourceFile, source: SourceFiles, store: LogStore, fields: FileFields) -> Iterable[ConvertedFile]:
+    given = fields.of(file.uri)
+    writer = _Writer(file, store)
+    for table, numbers in _read(file, source):
+        names = merge_file_fields(dict.fromkeys(table.schema.names), given)
+        for name, (key, text) in zip(list(names)[table.num_columns :], given.items(), strict=True):
+            value = datetime.fromisoformat(text) if text and key == LOADED_AT + SIGN else text
+            kind = pa.timestamp("us", "UTC") if key == LOADED_AT + SIGN else pa.string()
+            table = table.append_column(name, pa.repeat(pa.scalar(value, kind), table.num_rows))
+        writer.write(table, numbers)
+    return writer.close()
+
+
+class _Writer:
+    """Writes the records of a source file, those of each schema to a file of their own."""
+
+    def __init__(self, file: SourceFile, store: LogStore) -> None:
+        self._file, self._store = file, store
+        self._open: dict[pa.Schema, tuple[OpenStagedFile, BinaryIO]] = {}
+        self._done: list[ConvertedFile] = []
+        self._rows = 0
+
+    def write(self, table: pa.Table, numbers: Sequence[int] | None) -> None:
+        if table.schema not in self._open:
+            if len(self._open) == _MOST_OPEN:
+                self._close_all()
+            staged = OpenStagedFile(self._store, "rows", table.schema, is_text=False, compression=None)
+            self._open[table.schema] = staged, self._store.create(f"{staged.path}.numbers")
+        staged, places = self._open[table.schema]
+        staged.write(table)
+        found = range(self._rows, self._rows + table.num_rows) if numbers is None else numbers
+        places.write(pa.array(found, pa.int64()).buffers()[1] or b"")
+        self._rows += table.num_rows
+
+    def close(self) -> list[ConvertedFile]:
+        self._close_all()
+        if len(self._done) == 1:
+            return [msgspec.structs.replace(self._done[0], numbers="")]
+        return self._done
+
+    def _close_all(self) -> None:
+        for staged, places in self._open.values():
+            places.close()
+            (stored,) = as_sources(self._store, [staged.close()])
+            numbers = os.path.join(self._store.location, f"{staged.path}.numbers")
+            self._done.append(ConvertedFile(source=self._file.uri, path=self._file.path, file=stored, numbers=numbers))
+        self._open.clear()
+
+
+_MOST_OPEN = 32

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from widen.flows.flow_step import FlowBatch
     from widen.flows.pipelines import PipelineRun, run
     from widen.flows.run_flow import Flow, flow, flow_chain
+    from widen.flows.run_plan import RunPlan, plan_run
     from widen.ingestion.event_sinks import EventFile, OpenLineage, Webhook
     from widen.ingestion.interval import check_contract, ingest, plan
     from widen.ingestion.replay_quarantine import ReplayResult, replay
@@ -44,6 +45,7 @@ __all__ = [
     "PipelineRun",
     "ReplayResult",
     "RequestError",
+    "RunPlan",
     "SchemaDiff",
     "Table",
     "TableChange",
@@ -59,6 +61,7 @@ __all__ = [
     "ingest",
     "ingest_stream",
     "plan",
+    "plan_run",
     "register",
     "replay",
     "run",
@@ -72,6 +75,7 @@ _NAMES = {
     "widen.flows.flow_step": ("FlowBatch",),
     "widen.flows.pipelines": ("PipelineRun", "run"),
     "widen.flows.run_flow": ("Flow", "flow", "flow_chain"),
+    "widen.flows.run_plan": ("RunPlan", "plan_run"),
     "widen.ingestion.event_sinks": ("EventFile", "OpenLineage", "Webhook"),
     "widen.ingestion.interval": ("check_contract", "ingest", "plan"),
     "widen.ingestion.replay_quarantine": ("ReplayResult", "replay"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from widen.cli import ingest_commands
+from widen.cli import plan_output
 from widen.cli.app import BROKEN_PIPE, EXAMPLES, INTERRUPTED, OVER_LIMIT, app
 from widen.flows.flow_options import ChainOptions
 from widen.flows.run_flow import FLOW_SETTINGS
@@ -46,7 +46,7 @@ def test_the_json_of_every_command_is_described() -> None:
 
 def test_every_exit_code_is_described() -> None:
     codes = re.findall(r"^\| (\d+) \|", section("reference/json.md", "## Exit codes"), re.MULTILINE)
-    used = {0, 1, ingest_commands.CHANGES, ingest_commands.REFUSED, OVER_LIMIT, INTERRUPTED, BROKEN_PIPE}
+    used = {*plan_output.PLAN_CODES.values(), OVER_LIMIT, INTERRUPTED, BROKEN_PIPE}
     assert sorted(map(int, codes)) == sorted(used)
 
 

@@ -57,6 +57,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "plan": (
         "widen plan orders/tuesday/ --into shop/orders",
         "widen plan orders/tuesday/ --into shop/orders --pin total=text --json",
+        "widen plan pipelines.toml --markdown",
         "widen plan orders/tuesday/ --contract orders.json",
     ),
     "flow": ("widen flow shop/orders --into shop/days --keys day --checkpoint cp --once", "widen flow chain.toml"),

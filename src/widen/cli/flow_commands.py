@@ -15,8 +15,9 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.ingest_commands import report_result, stop_requested
-from widen.cli.output import note, progress, show, show_error, show_json
-from widen.errors import WidenError
+from widen.cli.output import note, progress, show, show_json
+from widen.cli.plan_output import DryRun, Markdown, outcome_line, show_failure, show_heading, show_run_plan, to_form
+from widen.errors import OptionMissing
 from widen.flows.flow_options import ChainOptions, StepOptions
 from widen.model.keyword_options import with_defaults
 
@@ -155,8 +156,15 @@ def run_command(
         list[str] | None, typer.Option("--only", metavar="NAME", help="Run only this step; can be repeated.")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many steps may run at the same time.")] = 1,
+    dry_run: DryRun = False,
+    markdown: Markdown = False,
 ) -> None:
     """Run the loads and flows of a file. If a step fails, only steps that depend on it are skipped."""
+    if dry_run:
+        show_run_plan(file, only, jobs, call, to_form(call.json, markdown))
+        return
+    if markdown:
+        raise OptionMissing(option="--dry-run", expected="--markdown needs it.")
     from widen.flows.pipelines import read_pipelines, run_steps, select_steps
     from widen.spark.engine import is_local
 
@@ -176,7 +184,7 @@ def run_command(
     if call.json:
         show_json(run.to_value())
     else:
-        show([Text(), *map(_summary_line, run.steps)])
+        show([Text(), *(outcome_line(_MARKS[each.status.value], each.summary) for each in run.steps)])
     if not run.is_clean:
         raise typer.Exit(OVER_LIMIT if run.is_only_over_limits else 1)
 
@@ -184,24 +192,14 @@ def run_command(
 def _report_step(ended: StepResult) -> None:
     """Show what a step has committed, as `ingest` and `flow` do, and why it failed."""
     from widen.flows.flow_step import FlowBatch
-    from widen.report.text_format import printable
 
     if not ended.results and ended.error is None:
         return
-    show([Text(f"── {printable(ended.step.name)}", "bold")])
+    show_heading(ended.step)
     for result in ended.results:
         report_batch(False, result) if isinstance(result, FlowBatch) else report_result(ended.step.into, False, result)
-    if isinstance(ended.error, WidenError):
-        show_error(ended.error)
-    elif ended.error is not None:
-        note(str(ended), "bold red")
-
-
-def _summary_line(ended: StepResult) -> Text:
-    from widen.report.text_format import printable
-
-    mark, style = _MARKS[ended.status.value]
-    return Text(f"{mark} {printable(ended.summary)}", style)
+    if ended.error is not None:
+        show_failure(ended.error, str(ended))
 
 
 _MARKS: Mapping[str, tuple[str, str]] = {

@@ -12,6 +12,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,14 +22,31 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
+from widen.cli.plan_output import (
+    DryRun,
+    Markdown,
+    PlanForm,
+    end_with,
+    planned_parts,
+    show_markdown,
+    show_run_plan,
+    to_form,
+)
 from widen.errors import OptionConflict, OptionMissing
-from widen.ingestion.ingest_options import ContractOptions, FollowOptions, GateOptions, NewFileOptions, RecordOptions
+from widen.ingestion.ingest_options import (
+    ContractOptions,
+    FollowOptions,
+    GateOptions,
+    LimitOptions,
+    PlanOptions,
+    RecordOptions,
+    RefusalOptions,
+)
 from widen.model.keyword_options import declared
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from widen.batches.text_batch import ContractReport
     from widen.evolution.plan import Plan
     from widen.ingestion.new_files import FileComparison
     from widen.ingestion.result import IngestResult
@@ -75,10 +93,6 @@ def ensure_options_valid(source: Sequence[str], into: str | None, options: Mappi
     check_places(source, None, options, **how)
 
 
-CHANGES, REFUSED = 2, 3
-"""The exit codes of a plan: it has changes that the mode accepts; it refuses changes or keeps values out."""
-
-
 def ingest_command(
     source: shared_options.Sources,
     into: shared_options.Into,
@@ -88,12 +102,20 @@ def ingest_command(
     sinks: shared_options.EventSinkOptions,
     call: shared_options.CallOptions,
     options: RecordOptions,
+    dry_run: DryRun = False,
+    markdown: Markdown = False,
 ) -> None:
     """Write the records of a source to a table. The schema evolves to fit them, in the same commit."""
-    from widen.ingestion.ingest_options import LimitOptions
     from widen.ingestion.interval import ingest
     from widen.ingestion.options import parse_limits
 
+    if dry_run:
+        _ensure_plannable(choices, following, gate)
+        settings = {**options, **{name: value for name, value in gate.items() if name != "plan_hash"}}
+        _show_plan(source, into, None, settings, call, to_form(call.json, markdown))
+        return
+    if markdown:
+        raise OptionMissing(option="--dry-run", expected="--markdown needs it.")
     shared: dict[str, Any] = {
         **options,
         "verify": choices.verify_share or choices.verify,
@@ -160,22 +182,66 @@ def report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     return False
 
 
+def _ensure_plannable(choices: LoadChoices, following: Mapping[str, Any], gate: Mapping[str, Any]) -> None:
+    """Check that no option is given that a dry run cannot answer.
+
+    Raises:
+        OptionConflict: one is.
+    """
+    given = {
+        "--follow": choices.follow,
+        "--once": following["once"],
+        "--verify": choices.verify,
+        "--verify-share": choices.verify_share,
+        "--plan-hash": gate["plan_hash"],
+    }
+    for option, value in given.items():
+        if value:
+            raise OptionConflict(option=option, other_option="--dry-run", expected="Omit one of them.")
+
+
+TOML = ".toml"
+
+
 def plan_command(
-    source: shared_options.Sources,
-    new_files: NewFileOptions,
+    source: shared_options.PlannedSources,
+    gate: RefusalOptions,
     call: shared_options.CallOptions,
     options: RecordOptions,
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
+    markdown: Markdown = False,
 ) -> None:
     """Show what an ingestion would change. Exit codes: 0 nothing, 2 changes, 3 refused or quarantined, 1 an error."""
+    form, settings = to_form(call.json, markdown), {**options, **gate}
+    if into is None and contract is None and len(source) == 1 and source[0].endswith(TOML):
+        defaults = {name: option.default for name, (_, option) in declared(PlanOptions).items()}
+        for name, value in settings.items():
+            if value != defaults[name]:
+                expected = f"Must be in {source[0]}, where each load has its own."
+                raise typer.BadParameter(expected, param_hint=f"--{name.replace('_', '-')}")
+        show_run_plan(source[0], None, 1, call, form)
+        return
+    _show_plan(source, into, contract, settings, call, form)
+
+
+def _show_plan(
+    source: Sequence[str],
+    into: str | None,
+    contract: Path | None,
+    settings: Mapping[str, Any],
+    call: shared_options.CallOptions,
+    form: PlanForm,
+) -> None:
     from widen.ingestion.interval import check_contract, plan, read_contract
-    from widen.report import terminal
+    from widen.ingestion.options import parse_limits
+    from widen.report import markdown, terminal
 
     if into is None and contract is None:
-        raise typer.BadParameter("Name the table, or a contract.", param_hint="--into")
-    shared: dict[str, Any] = {**options, **new_files, "storage_options": call.storage}
-    ensure_new(new_files["new"], _given_with_new(new_files))
+        raise typer.BadParameter("Name the table, or a contract; or a file of loads, NAME.toml.", param_hint="--into")
+    shared: dict[str, Any] = {**settings, "storage_options": call.storage}
+    ensure_new(shared["new"], _given_with_new(shared))
+    parse_limits(**{name: shared[name] for name in declared(LimitOptions)})
     if contract is not None:
         read_contract(contract)
     ensure_options_valid(source, into, shared, writes=False)
@@ -188,38 +254,20 @@ def plan_command(
         if into is not None:
             planned = plan(source, into, **shared)
     output.note_engine(shared["spark"])
-    if call.json:
+    if form is PlanForm.JSON:
         shown = {} if planned is None else {"hash": planned.hash, **planned.to_value()}
         show_json({**shown, **({} if report is None else {"contract": report.to_value()})})
-    else:
-        show([*_plan_parts(planned), *(() if report is None else terminal.contract_parts(report))])
+    elif form is PlanForm.MARKDOWN and planned is not None:
+        show_markdown(markdown.plan_markdown(planned, str(into)))
+    elif planned is not None:
+        show(planned_parts(planned))
+    if report is not None and form is not PlanForm.JSON:
+        show(terminal.contract_parts(report))
     if planned is not None:
         _note_table(planned)
         _warn_unmatched(planned)
-    code = _plan_code(planned, report)
-    if code:
-        raise typer.Exit(code)
-
-
-def _plan_parts(planned: Plan | None) -> Iterator[RenderableType]:
-    from widen.report import terminal, text_format
-
-    if planned is None:
-        return
-    if planned.keyed_by:
-        yield Text(f"Rows change by key: {text_format.printable(planned.keyed_by)}")
-    if planned.is_empty:
-        yield Text("Nothing to change." if not planned.keyed_by else "The schema does not change.")
-    has_notes = planned.rescued or planned.quarantined or planned.pending or planned.lost_sources
-    if not planned.is_empty or has_notes:
-        yield from terminal.plan_parts(planned)
-        yield Text(f"hash {planned.hash}", "dim")
-
-
-def _plan_code(planned: Plan | None, report: ContractReport | None) -> int:
-    if (report is not None and report.breaches) or (planned is not None and planned.keeps_values_out):
-        return REFUSED
-    return CHANGES if planned is not None and not planned.is_empty else 0
+    breaks = report is not None and bool(report.breaches)
+    end_with("refused" if breaks else "nothing" if planned is None else planned.outcome.value)
 
 
 _LEFT_OUT_AS_BAD = (

@@ -57,8 +57,15 @@ Catalog: TypeAlias = Annotated[
         help="The catalog of an Iceberg table: a name in PyIceberg's configuration, or a file for an embedded one.",
     ),
 ]
+PlannedSources: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...|FILE.toml",
+        help="Files, directories or glob patterns; - for standard input; or a file of loads, as for `widen run`.",
+    ),
+]
 PlannedInto: TypeAlias = Annotated[
-    str | None, typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract.")
+    str | None, typer.Option("--into", metavar="TABLE", help="The table; not needed with --contract or FILE.toml.")
 ]
 ContractFile: TypeAlias = Annotated[
     Path | None,

@@ -217,6 +217,17 @@ class BadFile:
         return f"{self.path}: {self.reason}"
 
 
+class PlanOutcome(str, Enum):
+    """What a load with a plan would do."""
+
+    NOTHING = "nothing"
+    """The schema stays as it is."""
+    CHANGES = "changes"
+    """The schema changes, and the mode accepts it."""
+    REFUSED = "refused"
+    """The mode refuses changes, values or records are kept out, or the batch is over a limit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The schema changes that a batch needs, and what happens to values without a column.
@@ -238,6 +249,7 @@ class Plan:
         keyed_by: How rows change by key; empty if the batch only adds rows.
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
         widenable: The type changes that the batch would get if type widening were on.
+        over_limits: Which limits of the load the batch is over; only a plan that was asked for says it.
         lost_sources: What was done about the columns of the table, if another client had removed from its schema which
             fields they hold; empty if they have that.
     """
@@ -259,6 +271,7 @@ class Plan:
     enables_widening: bool = False
     widenable: tuple[Operation, ...] = ()
     lost_sources: str = ""
+    over_limits: tuple[str, ...] = ()
 
     @property
     def rounded_values(self) -> int:
@@ -284,6 +297,13 @@ class Plan:
     def keeps_values_out(self) -> bool:
         """Whether the policy refuses changes, or values go to the rescue column or their records to the quarantine."""
         return bool(self.refused or self.rescued or self.quarantined)
+
+    @property
+    def outcome(self) -> PlanOutcome:
+        """What a load with this plan would do."""
+        if self.keeps_values_out or self.over_limits:
+            return PlanOutcome.REFUSED
+        return PlanOutcome.NOTHING if self.is_empty else PlanOutcome.CHANGES
 
     @property
     def hash(self) -> str:
@@ -340,6 +360,7 @@ class Plan:
             **({"enablesTypeWidening": True} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
             **({"lostSources": self.lost_sources} if self.lost_sources else {}),
+            **({"overLimits": list(self.over_limits)} if self.over_limits else {}),
         }
 
 
@@ -399,6 +420,9 @@ def explain_operations(operations: tuple[Operation, ...]) -> str:
     return "\n".join(_fold_lines([str(operation) for operation in operations]))
 
 
+OVER_LIMITS = "Over a limit, so that the load would stop"
+"""The heading of the limits that a batch is over."""
+
 IN_ANOTHER_CASE = 'Names that differ in case only are one field (names = "exact" keeps them apart)'
 RENAMED_FIELDS = "Fields that have another name here, as the columns say (widen alter --source)"
 """The headings of the names that stand for fields of other names."""
@@ -412,6 +436,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         (f"{WOULD_WIDEN}:", (*plan.widenable, *HOW_TO_TURN_ON) if plan.widenable else ()),
         (f"{LOST_SOURCES}:", (plan.lost_sources,) if plan.lost_sources else ()),
         ("Rows change:", (plan.keyed_by,) if plan.keyed_by else ()),
+        (f"{OVER_LIMITS}:", plan.over_limits),
         ("Because:", tuple(map(_explain_event, plan.events))),
         ("Stored in the rescue column:", tuple(map(_explain_rescued, plan.rescued))),
         ("Quarantined:", tuple(map(_explain_quarantined, plan.quarantined))),

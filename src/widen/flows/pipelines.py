@@ -8,17 +8,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike, fspath
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, WidenError
-from widen.errors.tables import open_failure
+from widen.evolution.plan import Plan
 from widen.flows.flow_step import FlowBatch
 from widen.flows.run_flow import FLOW_SETTINGS, check_step, ensure_step, flow
 from widen.ingestion.ingest_options import (
@@ -32,9 +31,13 @@ from widen.ingestion.ingest_options import (
 from widen.ingestion.interval import ingest
 from widen.ingestion.options import at_place, ensure_known, parse_keys, parse_limits, parse_options
 from widen.ingestion.result import IngestResult, OnEvent
+from widen.ingestion.toml_files import read_toml
+from widen.json.document import corrupt_words
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import did_you_mean, html_table, list_lines
 from widen.model.keyword_options import Unpack, declared, with_defaults
+from widen.report.text_format import count_noun
+from widen.schema.operations import CreateTable
 from widen.sources.listing import to_place
 from widen.spark.engine import Engine, LocalSession, Session, open_session, require_spark
 from widen.spark.session import activate_session
@@ -84,6 +87,16 @@ class PipelineStep:
     feeders: tuple[str, ...] = ()
     earlier: tuple[str, ...] = ()
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """The identities of its sources, as far as they are tables."""
+        return frozenset(_table_key(each, self.arguments.get("source_catalog")) for each in self.source)
+
+    @property
+    def writes(self) -> str:
+        """The identity of its table."""
+        return _table_key(self.into, self.arguments.get("catalog"))
+
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
@@ -110,17 +123,37 @@ class StepResult:
         return (
             f"{self.step.name}: "
             + {
-                StepStatus.LOADED: f"loaded into {into}",
+                StepStatus.LOADED: self._counts(),
                 StepStatus.UNCHANGED: f"nothing new for {into}",
-                StepStatus.LOST: f"loaded into {into}, but some values cannot be rebuilt from it",
-                StepStatus.FAILED: f"failed with {_code(self.error)}",
+                StepStatus.LOST: f"{self._counts()}, but some values cannot be rebuilt from it",
+                StepStatus.FAILED: f"failed with {describe_error(self.error)['code']}",
                 StepStatus.SKIPPED: f"skipped, because it needs {' and '.join(self.because)}",
             }[self.status]
         )
 
+    def _counts(self) -> str:
+        loads = self.loads
+        records, corrupt = sum(load.records for load in loads), sum(load.corrupt for load in loads)
+        quarantined = sum(load.quarantined for load in loads)
+        bad_files = {file.path for load in loads for file in load.bad_files}
+        is_new = any(creates_table(load.plan) for load in loads)
+        changed = sum(len(load.plan.operations) for load in loads if not creates_table(load.plan))
+        reason = next((load.corrupt_reason for load in loads if load.corrupt_reason), "")
+        parts = [f"{count_noun(records, 'record')} into {'the new table ' if is_new else ''}{self.step.into}"]
+        parts += [f"{count_noun(changed, 'change')} of the schema"] if changed else []
+        parts += [f"{corrupt:,} {' that '.join(corrupt_words(corrupt, reason))}"] if corrupt else []
+        parts += [f"{quarantined:,} in quarantine"] if quarantined else []
+        parts += [f"{count_noun(len(bad_files), 'file')} skipped"] if bad_files else []
+        return ", ".join(parts)
+
+    @property
+    def loads(self) -> tuple[IngestResult, ...]:
+        """The results that wrote something."""
+        return _written(self.results)
+
     def __str__(self) -> str:
         """Return the summary, and what the error says."""
-        return self.summary if self.error is None else f"{self.summary}: {_message(self.error)}"
+        return self.summary if self.error is None else f"{self.summary}: {describe_error(self.error)['message']}"
 
     def to_value(self) -> dict[str, Any]:
         """Return the result as a JSON object."""
@@ -132,7 +165,7 @@ class StepResult:
             "status": self.status.value,
             "because": list(self.because),
             "durationMs": self.duration_ms,
-            "error": None if error is None else {"code": _code(error), "message": _message(error)},
+            "error": None if error is None else describe_error(error),
             "results": [result.to_value() for result in self.results],
         }
 
@@ -272,7 +305,7 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     results: list[IngestResult | FlowBatch] = []
     error: Exception | None = None
     try:
-        shared = {**shared, "spark": _find_session(step, shared["spark"])}
+        shared = {**shared, "spark": step_session(step, shared["spark"])}
         if step.kind is StepKind.LOAD:
             results.append(ingest(list(step.source), step.into, **step.arguments, **shared))
         else:
@@ -283,7 +316,7 @@ def _execute(step: PipelineStep, shared: Mapping[str, Any]) -> StepResult:
     return StepResult(step, _status(results, error), tuple(results), error, duration_ms=duration_ms)
 
 
-def _find_session(step: PipelineStep, shared: Session) -> Session:
+def step_session(step: PipelineStep, shared: Session) -> Session:
     """Return the session of a step: loads may need no Spark, and each of them finds that out for itself."""
     if step.arguments.get("engine") == Engine.LOCAL.value:  # also where the environment asks for Spark
         return open_session(None, Engine.LOCAL.value)
@@ -299,19 +332,27 @@ def _find_session(step: PipelineStep, shared: Session) -> Session:
 def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None) -> StepStatus:
     if error is not None:
         return StepStatus.FAILED
-    loads = [result.result if isinstance(result, FlowBatch) else result for result in results]
-    written = [load for load in loads if load is not None and not load.is_unchanged]
+    written = _written(results)
     if any(load.verification is not None and not load.verification.is_clean for load in written):
         return StepStatus.LOST
     return StepStatus.LOADED if written else StepStatus.UNCHANGED
 
 
-def _code(error: Exception | None) -> str:
-    return error.code if isinstance(error, WidenError) else type(error).__name__
+def _written(results: Sequence[IngestResult | FlowBatch]) -> tuple[IngestResult, ...]:
+    loads = (result.result if isinstance(result, FlowBatch) else result for result in results)
+    return tuple(load for load in loads if load is not None and not load.is_unchanged)
 
 
-def _message(error: Exception) -> str:
-    return error.message if isinstance(error, WidenError) else str(error)
+def creates_table(plan: Plan) -> bool:
+    """Return whether a plan creates the table."""
+    return any(isinstance(operation, CreateTable) for operation in plan.operations)
+
+
+def describe_error(error: Exception | None) -> dict[str, str]:
+    """Return the code and the message of an error; the code of one that is not ours is its type."""
+    if isinstance(error, WidenError):
+        return {"code": error.code, "message": error.message}
+    return {"code": type(error).__name__, "message": str(error)}
 
 
 # The file.
@@ -354,12 +395,11 @@ def read_pipelines(
         InvalidConfig: the file cannot be read, has an unknown setting or an invalid value.
     """
     name = fspath(file)
+    _, values = read_toml(name, _EXPECTED)
     try:
-        content = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        content = msgspec.convert(values, _File)
+    except msgspec.ValidationError as error:
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=_EXPECTED) from error
-    except (OSError, ValueError) as error:
-        raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the file.") from error
     reader = _FileReader(name, storage_options)
     for kind, entries in ((StepKind.LOAD, content.load), (StepKind.FLOW, content.flow)):
         for number, entry in enumerate(entries, 1):
@@ -407,12 +447,12 @@ class _FileReader:
                 self._check_load(head.into, arguments)
             else:
                 self._check_flow(place, entry)
-        read_from = {_table_key(each, arguments.get("source_catalog")) for each in sources}
-        table = _table_key(head.into, arguments.get("catalog"))
-        feeders = [each for each, written in self.tables.items() if written in read_from or each in head.after]
-        earlier = [each for each, written in self.tables.items() if written == table or each in feeders]
-        self.tables[name] = table
-        self.steps.append(PipelineStep(name, kind, sources, head.into, arguments, tuple(feeders), tuple(earlier)))
+        step = PipelineStep(name, kind, sources, head.into, arguments)
+        reads = step.reads
+        feeders = [each for each, written in self.tables.items() if written in reads or each in head.after]
+        earlier = [each for each, written in self.tables.items() if written == step.writes or each in feeders]
+        self.tables[name] = step.writes
+        self.steps.append(replace(step, feeders=tuple(feeders), earlier=tuple(earlier)))
 
     def _check_load(self, into: str, arguments: Mapping[str, Any]) -> None:
         ensure_argument_types(ingest, arguments)

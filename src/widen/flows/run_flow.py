@@ -10,13 +10,11 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption, OptionConflict
-from widen.errors.tables import open_failure
 from widen.evolution.policy import Policy
 from widen.flows.flow_options import ChainOptions, FlowOptions, StepOptions
 from widen.flows.flow_rows import FlowKeys, FlowQuery
@@ -24,6 +22,7 @@ from widen.flows.flow_step import FlowBatch, FlowCheckpoint, FlowSettings, FlowS
 from widen.ingestion.commit_batch import AfterCommit, BatchRequest, parse_share
 from widen.ingestion.ingest_options import PartitionOptions
 from widen.ingestion.options import at_place, ensure_known, parse_options, to_quarantine
+from widen.ingestion.toml_files import read_toml
 from widen.log.log_store import LogStore
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.keyword_options import Unpack, declared, with_defaults
@@ -217,12 +216,11 @@ def read_chain(file: str | PathLike[str]) -> Sequence[Mapping[str, Any]]:
             flows have one checkpoint.
     """
     name = fspath(file)
+    _, content = read_toml(name, _EXPECTED)
     try:
-        steps = msgspec.toml.decode(Path(name).read_text(encoding="utf-8"), type=_Chain).step
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        steps = msgspec.convert(content, _Chain).step
+    except msgspec.ValidationError as error:
         raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=_EXPECTED) from error
-    except (OSError, ValueError) as error:
-        raise InvalidConfig(place=name, reason=open_failure(error), expected="Check the path of the chain.") from error
     for number, step in enumerate(steps, 1):
         ensure_step(f"{name}, [[step]] {number}", step)
     folders = [step["checkpoint"].rstrip("/") for step in steps]

@@ -302,7 +302,7 @@ def commit_good_files(
         has_files = batch is not None and bool(batch.files)
         if batch is None or not has_files or not is_searched:
             return batch
-        return _leave_out_files(batch, request, table, open_some, parks=parks)
+        return leave_out_files(batch, request, table, open_some, parks=parks)
 
     try:
         return commit_batch(open_good, request, target, after)
@@ -313,7 +313,7 @@ def commit_good_files(
     return commit_batch(open_good, request, request.open_target(), after)
 
 
-def _leave_out_files(
+def leave_out_files(
     batch: Batch,
     request: BatchRequest,
     target: IngestTarget,

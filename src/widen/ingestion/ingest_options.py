@@ -380,8 +380,8 @@ class VerifyOptions(TypedDict, total=False):
         default=False)]
 
 
-class GateOptions(NewFileOptions, LimitOptions, total=False):
-    """Which files are loaded, and when a batch is refused."""
+class RefusalOptions(NewFileOptions, LimitOptions, total=False):
+    """Which files are loaded, when a batch is refused, and what is loaded instead."""
 
     park_over_limit: Annotated[bool, Option(
         "With ``new``, whether to load the other files of a batch that would be refused, because it is over a "
@@ -391,6 +391,11 @@ class GateOptions(NewFileOptions, LimitOptions, total=False):
         default=False,
         help="With --new: if a batch is refused, load its other files. The quarantine names the files that are "
         "left out, and later loads skip them; see `widen loads`.")]
+
+
+class GateOptions(RefusalOptions, total=False):
+    """Which files are loaded, and when a batch is refused."""
+
     plan_hash: Annotated[str | None, Option(
         "The hash of the expected plan; another plan is refused.",
         metavar="HASH",
@@ -406,7 +411,7 @@ class MemoryOptions(TypedDict, total=False):
         default="keep", choices=("keep", "null"))]
 
 
-class PlanOptions(NewFileOptions, RecordOptions, EngineOptions, MemoryOptions, total=False):
+class PlanOptions(RefusalOptions, RecordOptions, EngineOptions, MemoryOptions, total=False):
     """The arguments of `plan`."""
 
 

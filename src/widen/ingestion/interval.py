@@ -17,19 +17,21 @@ import msgspec
 
 from widen.batches.open_source import AnySource, BatchReader, IngestSource
 from widen.batches.text_batch import Batch, ContractReport
-from widen.errors import InvalidConfig, InvalidOption, OptionMissing
+from widen.errors import InvalidConfig, InvalidOption, OptionMissing, SourceContentError, TooManyKeys
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import ensure_rules_apply
 from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
+    WrittenBatch,
     commit_batch,
     commit_good_files,
     ensure_has_records,
     ensure_has_texts,
     ensure_matched,
     ensure_paths_hide_nothing,
+    leave_out_files,
     parse_share,
     persist_if_reread,
     plan_batch,
@@ -77,8 +79,11 @@ def plan(source: AnySource, into: str | PathLike[str], **options: Unpack[PlanOpt
 
     Source: docs/evolution-rules.md#dry-run
     """
+    _ensure_parks_new(options)
     checked = check_options(source, into, options, writes=False)
-    with _staged(source, checked.reader, options) as staged:
+    reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
+    checked = replace(checked, reader=reader)
+    with _staged(source, reader, options) as staged:
         return _plan(staged, checked, options)
 
 
@@ -93,17 +98,48 @@ def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, A
         return Plan((), target.schema or StructType())
     ensure_paths_hide_nothing(batch, policy)
     ensure_has_texts(batch, keys)
-    target = target.with_file_fields(batch.names)
-    with unchanged_files(session, batch.files):
-        observed = batch.prior_observation(target.schema, target.policy)
-        planned = plan_batch(batch, target, observed)
+    limits = parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"])
+    batch, planned = _plan_good_files(
+        batch,
+        target.with_file_fields(batch.names),
+        BatchRequest(table=checked.table, policy=policy, is_strict=options["strict"], limits=limits, keys=keys),
+        choice,
+        skips=checked.reader.skips_bad_files,
+        parks=options["park_over_limit"],
+    )
     ensure_has_records(batch, planned)
     ensure_matched(planned.plan, policy, is_strict=options["strict"])
     if keys is not None:
         ensure_rules_apply(planned.plan.schema, keys)
     keyed_by = "" if keys is None else str(keys)
     plan = mark_returning(planned.plan, target.dropped_columns)
-    return replace(plan, bad_files=batch.bad_files, source_table=batch.source_table, keyed_by=keyed_by)
+    excess = limits.find_excess(plan, planned.result.seen)
+    plan = replace(plan, bad_files=batch.bad_files, over_limits=excess)
+    return replace(plan, source_table=batch.source_table, keyed_by=keyed_by)
+
+
+def _plan_good_files(
+    batch: Batch, target: IngestTarget, request: BatchRequest, choice: FileChoice, *, skips: bool, parks: bool
+) -> tuple[Batch, WrittenBatch]:
+    """Return what a load would write, and of which files, if it leaves out those that would make it fail.
+
+    The files are found as `commit_good_files` finds them.
+    """
+
+    def observe(batch: Batch) -> WrittenBatch:
+        with unchanged_files(batch.spark, batch.files):
+            observed = batch.prior_observation(target.schema, target.policy)
+            return plan_batch(batch, target, observed)
+
+    if parks and batch.files:
+        batch = leave_out_files(batch, request, target, choice.open_some, parks=True)
+    try:
+        return batch, observe(batch)
+    except (TooManyKeys, SourceContentError):
+        if parks or not skips or not batch.files:
+            raise
+    batch = leave_out_files(batch, request, target, choice.open_some, parks=False)
+    return batch, observe(batch)
 
 
 @check_arguments
@@ -135,13 +171,17 @@ def ingest(source: AnySource, into: str | PathLike[str], **options: Unpack[Inges
 
     Source: docs/evolution-rules.md#one-interval
     """
-    if options["park_over_limit"] and not options["new"]:
-        raise OptionMissing(option="new", expected="park_over_limit needs new=True (--new).")
+    _ensure_parks_new(options)
     interval = None if options["txn"] is None else _to_interval(*options["txn"])
     checked = check_options(source, into, options)
     reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
     with _staged(source, reader, options) as staged:
         return _ingest(staged, replace(checked, reader=reader), interval, options)
+
+
+def _ensure_parks_new(options: Mapping[str, Any]) -> None:
+    if options["park_over_limit"] and not options["new"]:
+        raise OptionMissing(option="new", expected="park_over_limit needs new=True (--new).")
 
 
 def _ingest(

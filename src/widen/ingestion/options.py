@@ -12,15 +12,11 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from os import PathLike, fspath
-from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
-import msgspec
-
 from widen.batches.open_source import AnySource, BatchReader
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing, WidenError
-from widen.errors.tables import open_failure
 from widen.evolution.key_rules import KeyRules, parse_key_rules
 from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import (
@@ -36,6 +32,7 @@ from widen.evolution.policy import (
     parse_unit,
 )
 from widen.ingestion.ingest_options import KeyOptions, PolicyOptions, TableOptions
+from widen.ingestion.toml_files import read_toml
 from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
@@ -293,18 +290,8 @@ def _ensure_one_rule(policy: Policy) -> None:
 # ---- the file --------------------------------------------------------------------------------------
 
 
-_CHECK_FILE = "Check the path of the configuration file; a relative one starts at the current directory."
-
-
 def _read(name: str) -> _PolicySource:
-    try:
-        text = FilePath(name).read_text(encoding="utf-8")
-        values = msgspec.toml.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        expected = "Must be valid TOML; see https://toml.io."
-        raise InvalidConfig(place=name, reason=str(error).rstrip("."), expected=expected) from error
-    except (OSError, ValueError) as error:
-        raise InvalidConfig(place=name, reason=open_failure(error), expected=_CHECK_FILE) from error
+    text, values = read_toml(name, "Must be valid TOML; see https://toml.io.", partial(_place, name))
     given = _PolicySource(values, lambda *keys: _place(name, text, keys))
     valid = "; ".join(f"{name} ({accepted})" for name, accepted in SETTINGS.items())
     ensure_known(values, SETTINGS, given.place, f"Valid settings: {valid}.")
@@ -633,9 +620,13 @@ class BatchLimits:
         Raises:
             LimitExceeded: the batch is over a limit.
         """
-        reasons = [*self._counts(seen), *self._changes(plan)]
+        reasons = self.find_excess(plan, seen)
         if reasons:
             raise LimitExceeded(reasons="; ".join(reasons))
+
+    def find_excess(self, plan: Plan, seen: Observation) -> tuple[str, ...]:
+        """Return which limits a batch is over, each in a few words."""
+        return (*self._counts(seen), *self._changes(plan))
 
     def _counts(self, seen: Observation) -> Iterator[str]:
         total, why = seen.records + seen.corrupt + seen.quarantined, seen.corrupt_reason

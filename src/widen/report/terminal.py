@@ -20,6 +20,7 @@ from widen.evolution.plan import (
     IN_ANOTHER_CASE,
     LOST_SOURCES,
     OLDER_READERS,
+    OVER_LIMITS,
     RENAMED_FIELDS,
     TURNED_ON,
     WOULD_WIDEN,
@@ -41,6 +42,7 @@ from widen.report.text_format import (
     SIGNS,
     UNKNOWN_TEXT,
     brief_type,
+    change_cells,
     count_noun,
     count_text,
     interval_text,
@@ -209,6 +211,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
             yield heading_part(title)
             yield from _fold_items(plan_changes(operations, plan.events), changes_table)
     for title, warnings in (
+        (OVER_LIMITS, plan.over_limits),
         ("Options without effect", plan.unmatched),
         ("Skipped, because they cannot be read or are over a limit", plan.bad_files),
     ):
@@ -272,21 +275,15 @@ def _changes_table(changes: Sequence[ColumnChange], length: int) -> Group:
     value_columns = ("first seen", "at") if length else ()
     table = table_of("", "column", "change", "grade", "rule", "values", *value_columns)
     for change in changes:
-        main = change.reasons[0] if change.reasons else None
-        style = GRADE_STYLES.get(change.grade, "")
-        first_seen = (shorten(sample_text(main), length), shown_position(main)) if main and length else ("", "")
+        cells, style = change_cells(change), GRADE_STYLES.get(change.grade, "")
         table.add_row(
             Text(SIGNS[change.what], style),
-            Text(path_text(change.column)),
+            Text(cells.column),
             _change_cell(change, length),
-            Text(change.grade, style),
-            Text(printable(", ".join(main.rules)) if main else "manual", "dim"),
-            Text(
-                f"{least_text(main.count, at_least=main.at_least)} {printable(' and '.join(main.kinds))}".strip()
-                if main
-                else ""
-            ),
-            *(Text(text, style) for text, style in zip(first_seen, ("", "dim"), strict=True) if length),
+            Text(cells.grade, style),
+            Text(cells.rule, "dim"),
+            Text(cells.values),
+            *((Text(shorten(cells.sample, length)), Text(cells.at, "dim")) if length else ()),
         )
     return Group(table, *(() if length else map(_first_value_line, filter(_is_notable, changes))))
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -192,6 +192,28 @@ def shown_position(reason: ChangeReason) -> str:
     if not reason.file:
         return ""
     return f"{printable('/'.join(unquote(reason.file).split('/')[-2:]))}:{reason.position}"
+
+
+class ChangeCells(NamedTuple):
+    """The cells of a column change in a table of changes; the sample and its position are empty if there is none."""
+
+    column: str
+    grade: str
+    rule: str
+    values: str
+    sample: str
+    at: str
+
+
+def change_cells(change: ColumnChange) -> ChangeCells:
+    """Return what a table of changes shows of a change, beside the types."""
+    column = path_text(change.column)
+    if not change.reasons:
+        return ChangeCells(column, change.grade, "manual", "", "", "")
+    main = change.reasons[0]
+    rule, kinds = printable(", ".join(main.rules)), printable(" and ".join(main.kinds))
+    values = f"{least_text(main.count, at_least=main.at_least)} {kinds}".strip()
+    return ChangeCells(column, change.grade, rule, values, sample_text(main), shown_position(main))
 
 
 def interval_text(interval: IntervalRecord) -> list[str]:

@@ -46,6 +46,8 @@ COMMANDS: Mapping[str, str] = {
     f"plan b.json --into n.T {ICEBERG}": WORKS,
     "flow W --into new --checkpoint cp --once": "flows run on it",
     "run load.toml": WORKS,
+    "plan load.toml": WORKS,
+    "run flow.toml --dry-run": WORKS,
     "run flow.toml": "flows run on it",
     "show W": WORKS,
     f"show n.T {ICEBERG}": WORKS,
@@ -240,6 +242,7 @@ FUNCTIONS: Mapping[str, tuple[Callable[[], Any], str]] = {
     "register": (lambda: widen.register(), SESSION),
     "replay": (lambda: widen.replay("Q", "R"), WORKS),
     "run": (lambda: widen.run("load.toml"), WORKS),
+    "plan_run": (lambda: widen.plan_run("load.toml"), WORKS),
     "ship": (lambda: widen.ship(), SESSION),
     "sql": (lambda: widen.sql("SELECT 1"), QUERIES),
 }

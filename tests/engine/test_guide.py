@@ -45,6 +45,7 @@ EXCEPTIONS = Exceptions(
         "widen ingest orders/tuesday/ --into shop/gated --fail-on structural": 3,
         "widen ingest landing/ --into shop/orders --new --max-corrupt 0": 3,
         "widen plan bad/ --contract orders.json": 3,
+        "widen plan pipelines.toml": 2,
         "widen run pipelines.toml --events loads.jsonl": 3,
         "widen plan orders/tuesday/ --into shop/orders": 2,
         "widen plan orders/tuesday/ --into shop/existing": 2,

@@ -314,12 +314,13 @@ class _AvroParser:
             return {"type": "map", "values": decoded}, _AvroMap(value)
         if kind in ("enum", "fixed"):
             name, _ = _full_name(schema, space)
-            node = _AvroLeaf(name, pa.string(), _to_texts) if kind == "enum" else _to_fixed(schema, name)
-            self.named[name] = node
+            leaf = _AvroLeaf(name, pa.string(), _to_texts) if kind == "enum" else _to_fixed(schema, name)
+            self.named[name] = leaf
             kept = {key: schema[key] for key in ("symbols", "size") if key in schema}
-            return {"type": kind, "name": name, **kept}, node
+            return {"type": kind, "name": name, **kept}, leaf
         decoded, node = self.parse(kind, space)
-        return decoded, _to_logical(schema, node) if isinstance(kind, str) and kind in _PRIMITIVES else node
+        is_primitive = isinstance(kind, str) and kind in _PRIMITIVES
+        return decoded, _to_logical(schema, node) if is_primitive and isinstance(node, _AvroLeaf) else node
 
     def _parse_record(self, schema: Any, space: str) -> tuple[Any, _AvroNode]:
         name, space = _full_name(schema, space)

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import widen
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
 from widen.files.data_reader import NotLocal, read_locally
 from widen.table import Table, create_table
@@ -131,3 +132,17 @@ def test_a_missing_package_is_named(table: Table, monkeypatch: pytest.MonkeyPatc
         table.to_polars()
     assert caught.value.message == "This call needs the package polars, which is not installed."
     assert caught.value.advice == "Install it with: pip install polars"
+
+
+def test_unified_rows_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    for number, record in enumerate(('{"id": 1, "v": "a", "w": 1}', '{"id": 2, "v": [1.5], "w": {"x": 1}}')):
+        (tmp_path / f"{number}.json").write_text(record)
+        widen.ingest(tmp_path / f"{number}.json", place)
+    table = Table(place)
+    expected = [row.asDict() for row in table.read(unified=True, spark=spark).orderBy("id").collect()]
+    here = table.to_arrow("id > 0", unified=True).sort_by("id")
+    there = table.to_arrow(F.col("id") > 0, unified=True, spark=spark).sort_by("id")
+    assert here.to_pylist() == there.to_pylist() == expected
+    assert [row["v"] for row in expected] == [["a"], ["1.5"]]
+    assert here.schema.names == ["id", "v", "w"]

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.output import note, progress, show, show_json
-from widen.cli.show_commands import note_left_out, query_iceberg_table, query_table, show_query, show_rows
+from widen.cli.row_output import RowForm, show_query, show_rows, to_row_form
+from widen.cli.show_commands import note_left_out, query_iceberg_table, query_table
 from widen.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -209,10 +210,10 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
     from widen.sql_commands.statements import ChangedTable, Query, QueryResult
     from widen.table import Table
 
-    statement = parse_sql(text)
+    statement, form = parse_sql(text), to_row_form(RowForm.TABLE, json=json)
     if isinstance(statement, Query):
         query = partial(_query_here, statement.text, settings, catalog)
-        if show_query(query, limit, json=json):
+        if show_query(query, limit, form):
             return
     if may_need_no_session(statement, catalog):
         with progress("changing rows") as update:
@@ -230,7 +231,7 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
         else:
             report_snapshot(done.before, done.table, json=json)
     elif not isinstance(done, QueryResult):
-        show_rows(done, limit, json=json)
+        show_rows(done, limit, form)
     elif json:
         show_json(done.to_values())
     else:

@@ -75,6 +75,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "read": (
         "widen read shop/orders --where 'total > 100' --select id --select total",
         "widen read shop/orders --unified --limit 5 --json",
+        "widen read shop/orders --where 'id > 5' --format parquet > rows.parquet",
     ),
     "explain": ("widen explain U8", "widen explain"),
     "alter": (

@@ -16,6 +16,7 @@ from widen.cli.alter_commands import ensure_one_change, parse_operations, reques
 from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction, show_forgotten
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
+from widen.cli.row_output import RowForm, show_query, show_rows, to_row_form
 from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
     acknowledge_decisions,
@@ -26,9 +27,7 @@ from widen.cli.show_commands import (
     show_contract,
     show_diff,
     show_loads,
-    show_query,
     show_report,
-    show_rows,
     split_selected,
 )
 from widen.model.lazy_module import import_lazily
@@ -256,6 +255,7 @@ def read_iceberg_table(
     unified: bool = False,
     limit: int | None = None,
     json: bool = False,
+    format: RowForm = RowForm.TABLE,
     branch: Annotated[str | None, typer.Option(help="The newest snapshot of a branch of an Iceberg table.")] = None,
     tag: Annotated[str | None, typer.Option(help="The snapshot of a tag.")] = None,
     row_lineage: Annotated[
@@ -267,18 +267,19 @@ def read_iceberg_table(
     from widen.log.commit_files import to_ms
     from widen.table import IcebergTable
 
+    form = to_row_form(format, json=json)
     with progress("reading"):
         opened = IcebergTable(table, catalog)
     names = split_selected(select)
     how: dict[str, Any] = {"unified": unified, "row_lineage": row_lineage}
     wanted = SnapshotReference(version, None if timestamp is None else to_ms(timestamp), branch, tag)
     note_left_out(find_read_point(opened.table.metadata, wanted), (where, *(names or ())))
-    if show_query(partial(query_iceberg_table, opened, wanted, where, names, **how), limit, json=json):
+    if show_query(partial(query_iceberg_table, opened, wanted, where, names, **how), limit, form):
         return
     point: dict[str, Any] = {"version": version, "timestamp": timestamp, "branch": branch, "tag": tag}
     with progress("reading"):
         frame = select_rows(opened, where, names, **how, **point)
-    show_rows(frame, limit, json=json)
+    show_rows(frame, limit, form)
 
 
 def view_iceberg(

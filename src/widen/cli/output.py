@@ -43,7 +43,7 @@ def show(parts: Iterable[RenderableType]) -> None:
     """
     console = console_of(sys.stdout)
     for part in parts:
-        with _writing_output():
+        with writing_output():
             if console.is_terminal:
                 console.print(part)
                 continue
@@ -69,7 +69,7 @@ def show_line(line: str) -> None:
 
 
 def _write(line: str) -> None:
-    with _writing_output():
+    with writing_output():
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
@@ -79,7 +79,12 @@ def _encoding_of(stream: Any) -> str:
 
 
 @contextmanager
-def _writing_output() -> Iterator[None]:
+def writing_output() -> Iterator[None]:
+    """Translate the errors of writing to stdout; a broken pipe stays one.
+
+    Raises:
+        StorageError: stdout cannot be written.
+    """
     try:
         yield
     except BrokenPipeError:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +14,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from widen.cli import output, shared_options
-from widen.cli.output import ensure_output_writable, note, progress, show_json, show_json_line, writing
+from widen.cli.output import ensure_output_writable, note, progress, show_json, writing
 from widen.cli.output import show as show_parts
+from widen.cli.row_output import Format, RowForm, show_query, show_rows, to_row_form
 from widen.errors import InvalidOption, SparkUnavailable, TableError
 from widen.errors.tables import first_line
 from widen.model.display import Step
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from widen.table.open_table import OpenTable
     from widen.table.results import Loads, SchemaDiff
 
-SHOWN_ROWS = 20
 FILES_WITHOUT_SPARK = 4096
 """Up to this number of files, their types are read without Spark."""
 
@@ -271,21 +270,23 @@ def read(
     ] = None,
     unified: Annotated[bool, typer.Option("--unified", help="One column for each source field.")] = False,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json all.")
+        int | None, typer.Option(min=1, help="The maximum number of rows; by default 20, with --json or --format all.")
     ] = None,
+    format: Format = RowForm.TABLE,
 ) -> None:
     """Show rows in the current types of the columns. With --json, one object per line."""
     from widen.table import Table
 
+    form = to_row_form(format, json=call.json)
     with progress("reading"):
         opened = Table(table, call.storage)
     point: dict[str, Any] = {"version": version, "timestamp": timestamp}
     names = split_selected(select)
-    if show_query(partial(query_table, opened, where, names, unified=unified, **point), limit, json=call.json):
+    if show_query(partial(query_table, opened, where, names, unified=unified, **point), limit, form):
         return
     with progress("reading"):
         frame = select_rows(opened, where, names, unified=unified, **point)
-    show_rows(frame, limit, json=call.json)
+    show_rows(frame, limit, form)
 
 
 def query_table(
@@ -356,59 +357,6 @@ def note_left_out(point: ReadPoint, texts: Iterable[str | None] = ()) -> None:
         note(f"without {left_out}: Spark has no type for the values")
 
 
-def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None, *, json: bool) -> bool:
-    """Show the rows of a query, as `show_rows` does, if they are read without Spark; return whether they are.
-
-    Args:
-        query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
-    """
-    from widen.files.data_reader import NotLocal, json_lines
-    from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
-
-    if find_active() is not None or parse_engine(None) is Engine.SPARK:
-        return False
-    output.skip_pandas()
-    most = limit if json or limit else SHOWN_ROWS
-    with progress("reading"):
-        try:
-            columns, rows = query(None if most is None else most + 1)  # one more tells whether there are others
-            lines = list(json_lines(columns, rows))
-        except NotLocal as error:
-            ensure_spark_wanted(str(error))
-            note(f"on Spark, because {error}")
-            return False
-    show_lines(columns.names, lines, limit, json=json)
-    return True
-
-
-def show_rows(frame: DataFrame, limit: int | None, *, json: bool) -> None:
-    """Show rows: as JSON one object per line, else as a table of a few of them.
-
-    Args:
-        limit: The maximum number of rows; by default all as JSON, and a few in a table.
-    """
-    shown_limit = limit if json or limit else SHOWN_ROWS
-    with progress("reading"):
-        lines = _lines(frame, shown_limit) if json or shown_limit is None else list(_lines(frame, shown_limit + 1))
-    show_lines(frame.columns, lines, limit, json=json)
-
-
-def show_lines(columns: Sequence[str], lines: Iterable[str], limit: int | None, *, json: bool) -> None:
-    """Show rows that are JSON objects; see `show_rows`."""
-    from widen.report import terminal
-
-    shown_limit = limit if json or limit else SHOWN_ROWS
-    if json:
-        for line in islice(lines, shown_limit):
-            show_json_line(line)
-        return
-    assert shown_limit is not None
-    rows = list(lines)
-    show_parts(terminal.rows_parts(columns, rows[:shown_limit]))
-    if len(rows) > shown_limit:
-        note(f"{shown_limit} rows shown, there are more; use --limit, or --json for all.")
-
-
 def _open_table(table: str, storage_option: list[str] | None, version: int | None = None) -> Snapshot:
     from widen.log.log_store import LogStore
     from widen.log.snapshot import open_snapshot
@@ -475,17 +423,6 @@ def select_rows(
     if twice is not None:
         raise InvalidOption(option="--select", value=twice, expected="Duplicate column name; add an alias with AS.")
     return chosen
-
-
-def _lines(frame: DataFrame, limit: int | None) -> Iterator[str]:
-    """Yield the rows as JSON objects with all columns, nulls included."""
-    from widen.evolution.unify import exact_json
-    from widen.spark.errors import translate_spark_errors
-
-    text = exact_json("struct(*)", ignoreNullFields="false")
-    texts = (frame if limit is None else frame.limit(limit)).selectExpr(text)
-    with translate_spark_errors():
-        yield from (row[0] for row in islice(texts.toLocalIterator(), limit))
 
 
 def explain(

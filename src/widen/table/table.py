@@ -223,6 +223,7 @@ class LocalFramesMixin(TableVersion):
         *,
         limit: int | None = None,
         max_rows: int = MAX_ROWS,
+        unified: bool = False,
         spark: SparkSession | None = None,
     ) -> pa.Table:
         """Return the rows as an Arrow table in the current types of the columns.
@@ -236,6 +237,7 @@ class LocalFramesMixin(TableVersion):
             limit: The maximum number of rows to return: any of them.
             max_rows: The maximum number of rows; above it the call is refused, so that no large table comes by
                 accident.
+            unified: Whether to return one column for each source field, as in `read`.
             spark: The session; by default the active one, else a local one, and only if it is needed.
 
         Raises:
@@ -249,31 +251,37 @@ class LocalFramesMixin(TableVersion):
         """
         ensure_not_negative(limit=limit, max_rows=max_rows)
         row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
-        rows = self._local_rows(where, row_limit, spark)
+        rows = self._local_rows(where, row_limit, spark, unified=unified)
         if rows.num_rows > max_rows:
             expected = "There are more rows. Give a limit, a condition or a larger number."
             raise InvalidOption(option="max_rows", value=max_rows, expected=expected)
         return rows
 
-    def _local_rows(self, where: Expression | None, row_limit: int, spark: SparkSession | None) -> pa.Table:
+    def _local_rows(
+        self, where: Expression | None, row_limit: int, spark: SparkSession | None, *, unified: bool
+    ) -> pa.Table:
         from widen.files.arrow_types import to_arrow_schema, variants_to_text
 
         try:
-            if where is None:
+            if where is None and not unified:
                 return data_reader.read_locally(self._snapshot, row_limit)
-            if isinstance(where, str):
-                _, rows = expressions.query_locally(self._snapshot, where, limit=row_limit)
-                return rows.cast(to_arrow_schema(self.schema))
+            if where is None or isinstance(where, str):
+                columns, rows = expressions.query_locally(self._snapshot, where, limit=row_limit, unified=unified)
+                return rows.cast(to_arrow_schema(columns if unified else self.schema))
             reason = "the condition is a Column of Spark"
         except data_reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
             reason = str(error)
-        from widen.frames.scan import read_snapshot
+        from widen.frames.scan import read_snapshot, unify_rows
         from widen.spark.engine import find_session
         from widen.spark.errors import translate_spark_errors
+        from widen.spark.spark_types import from_spark
 
-        rows, schema = variants_to_text(
-            read_snapshot(find_session(spark, reason), self._store, self._snapshot, where), self._snapshot.schema
-        )
+        rows = read_snapshot(find_session(spark, reason), self._store, self._snapshot, where)
+        schema = self._snapshot.schema
+        if unified:
+            rows = unify_rows(rows, schema)
+            schema = from_spark(rows.schema)
+        rows, schema = variants_to_text(rows, schema)
         with translate_spark_errors():
             found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
         try:
@@ -289,6 +297,7 @@ class LocalFramesMixin(TableVersion):
         *,
         limit: int | None = None,
         max_rows: int = MAX_ROWS,
+        unified: bool = False,
         spark: SparkSession | None = None,
     ) -> Any:
         """Return the rows as a pandas DataFrame; see `to_arrow`.
@@ -300,7 +309,7 @@ class LocalFramesMixin(TableVersion):
             StorageError: the storage returned an error.
         """
         _ensure_installed("pandas")
-        return self.to_arrow(where, limit=limit, max_rows=max_rows, spark=spark).to_pandas()
+        return self.to_arrow(where, limit=limit, max_rows=max_rows, unified=unified, spark=spark).to_pandas()
 
     @check_arguments
     def to_polars(
@@ -309,6 +318,7 @@ class LocalFramesMixin(TableVersion):
         *,
         limit: int | None = None,
         max_rows: int = MAX_ROWS,
+        unified: bool = False,
         spark: SparkSession | None = None,
     ) -> Any:
         """Return the rows as a polars DataFrame; see `to_arrow`.
@@ -320,7 +330,7 @@ class LocalFramesMixin(TableVersion):
             StorageError: the storage returned an error.
         """
         module = _ensure_installed("polars")
-        return module.from_arrow(self.to_arrow(where, limit=limit, max_rows=max_rows, spark=spark))
+        return module.from_arrow(self.to_arrow(where, limit=limit, max_rows=max_rows, unified=unified, spark=spark))
 
 
 def _ensure_installed(package: str) -> ModuleType:

@@ -13,7 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from typing import Annotated, Any
 
@@ -30,7 +30,7 @@ from widen.cli import (
     shared_options,
     show_commands,
 )
-from widen.cli.output import STDOUT, discard_output, note, prepare_streams, show_error, show_line
+from widen.cli.output import STDOUT, discard_output, note, prepare_streams, quiet_output, show_error, show_line
 from widen.errors import (
     InternalError,
     LimitExceeded,
@@ -61,6 +61,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widen plan orders/tuesday/ --contract orders.json",
     ),
     "flow": ("widen flow shop/orders --into shop/days --keys day --checkpoint cp --once", "widen flow chain.toml"),
+    "init": ("widen init landing/", "widen init landing/ --lake s3://lake --file loads.toml"),
     "run": ("widen run pipelines.toml", "widen run pipelines.toml --only orders --only days --json"),
     "show": ("widen show shop/orders", "widen show shop/orders --version 3 --json"),
     "history": ("widen history shop/orders --limit 10",),
@@ -75,7 +76,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "read": (
         "widen read shop/orders --where 'total > 100' --select id --select total",
         "widen read shop/orders --unified --limit 5 --json",
-        "widen read shop/orders --where 'id > 5' --format parquet > rows.parquet",
+        "widen read shop/orders --where 'id > 5' --format csv",
     ),
     "explain": ("widen explain U8", "widen explain"),
     "alter": (
@@ -303,6 +304,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = _with_groups(
         "ingest": ingest_commands.ingest_command,
         "plan": ingest_commands.plan_command,
         "flow": flow_commands.flow_command,
+        "init": flow_commands.init_command,
         "run": flow_commands.run_command,
         "show": show_commands.show_table,
         "history": show_commands.history,
@@ -405,12 +407,41 @@ def with_engine(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+_MAY_BE_QUIET = (
+    *("ingest", "plan", "flow", "run", "replay", "alter", "properties", "rewrite", "optimize", "vacuum", "forget"),
+    *("restore", "branch", "layout", "drop-feature", "handover", "mirror", "fold"),
+)
+"""The commands with the option ``--quiet``."""
+
+_QUIET: Any = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Write only warnings and errors, to stderr; with --json also the JSON."),
+]
+
+
+def with_quiet(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the option ``--quiet``."""
+    signature = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_QUIET)
+
+    @wraps(command)
+    def wrapper(**given: Any) -> None:
+        with quiet_output() if given.pop("quiet") else nullcontext():
+            command(**given)
+
+    every = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()), option]
+    wrapper.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {each.name: each.annotation for each in every}
+    return wrapper
+
+
 def _command_of(name: str) -> Callable[..., None]:
     command = _COMMANDS[name]
     if name in _NOT_FOR_ICEBERG:
         command = for_delta_only(command, name, _NOT_FOR_ICEBERG[name])
     elif name in _FOR_ICEBERG:
         command = for_both_formats(command, _FOR_ICEBERG[name])
+    command = with_quiet(command) if name in _MAY_BE_QUIET else command
     return with_engine(command) if name in _MAY_START_SPARK else command
 
 

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from widen.cli import output, shared_options
 from widen.cli.ingest_commands import report_result, stop_requested
-from widen.cli.output import note, progress, show, show_json
+from widen.cli.output import ensure_output_writable, note, progress, show, show_json, writing
 from widen.cli.plan_output import DryRun, Markdown, outcome_line, show_failure, show_heading, show_run_plan, to_form
-from widen.errors import OptionMissing
+from widen.errors import InvalidOption, OptionMissing
 from widen.flows.flow_options import ChainOptions, StepOptions
 from widen.model.keyword_options import with_defaults
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from widen.ingestion.result import OnEvent
 
 CHAIN = ".toml"
+FIRST_FILE = Path("pipelines.toml")
 
 
 def flow_command(
@@ -99,7 +100,7 @@ def report_batch(as_json: bool, batch: FlowBatch) -> None:
     result = batch.result
     if result is not None and result.quarantined:
         counted = text_format.count_noun(result.quarantined, "record")
-        note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}")
+        note(f"{counted} in quarantine, because fixed columns cannot hold them: see {result.quarantine}", "yellow")
 
 
 def _parts(batch: FlowBatch) -> Iterator[RenderableType]:
@@ -142,6 +143,25 @@ def _ensure_alone(given: Mapping[str, object]) -> None:
 # The command run: the loads and flows of one file.
 #
 # Source: docs/guide/pipelines.md
+
+
+def init_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A local folder with the source files.")],
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The folder of the tables.")] = "lake",
+    file: Annotated[Path, typer.Option("--file", metavar="FILE.toml", help="The file to write.")] = FIRST_FILE,
+) -> None:
+    """Write a first file of loads for a folder of source files."""
+    from widen.flows.first_file import draft_pipelines
+
+    if file.exists():
+        raise InvalidOption(option="--file", value=str(file), expected="It exists: name another file.")
+    ensure_output_writable(file)
+    with progress("looking at the folder"):
+        text = draft_pipelines(folder, lake)
+    with writing(file):
+        file.write_text(text, encoding="utf-8")
+    show([Text(text.rstrip())])
+    note(f"wrote {file}; next: widen plan {file}", "bold")
 
 
 OVER_LIMIT = 3

@@ -163,12 +163,15 @@ def report_result(into: str, as_json: bool, result: IngestResult) -> bool:
     if result.quarantined:
         counted = text_format.count_noun(result.quarantined, "record")
         why = "fixed columns cannot hold them" + (", or they have no key or no order" if result.keys else "")
-        note(f"{counted} in quarantine, because {why}: see {result.quarantine}")
+        note(f"{counted} in quarantine, because {why}: see {result.quarantine}", "yellow")
     if result.unavailable:
         counted = text_format.count_noun(sum(result.unavailable.values()), "value")
         fields = ", ".join(f"{name} ({count:,})" for name, count in result.unavailable.items())
         state = "null" if result.keys is None else "as in the row before"
-        note(f"{counted} that the source did not send, because a change left them as they were: {state} in {fields}")
+        note(
+            f"{counted} that the source did not send, because a change left them as they were: {state} in {fields}",
+            "yellow",
+        )
     parked = [file for file in result.bad_files if file.is_parked]
     for files, words in ((parked, "parked"), ([file for file in result.bad_files if not file.is_parked], "skipped")):
         if files:

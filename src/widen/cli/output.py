@@ -36,11 +36,26 @@ WIDE = 4096
 """The width of tables without a terminal, so that other programs get whole lines."""
 
 
+_state = {"quiet": False}
+
+
+@contextmanager
+def quiet_output() -> Iterator[None]:
+    """Write no results, no progress, and no notes but warnings."""
+    _state["quiet"] = True
+    try:
+        yield
+    finally:
+        _state["quiet"] = False
+
+
 def show(parts: Iterable[RenderableType]) -> None:
     """Write parts to stdout, one below another; without a terminal, sentences stay on one line and end without spaces.
 
     ``COLUMNS`` sets the width of tables there, but a program that looks for ``FILE:LINE`` needs the whole sentence.
     """
+    if _state["quiet"]:
+        return
     console = console_of(sys.stdout)
     for part in parts:
         with writing_output():
@@ -151,6 +166,8 @@ def note(text: str, style: str = "dim") -> None:
 
     If nobody can read it, that does not end the command: what the note is about has happened.
     """
+    if _state["quiet"] and style == "dim":
+        return
     with suppress(OSError):
         console_of(sys.stderr).print(Text(text, style), soft_wrap=True)
 
@@ -294,7 +311,7 @@ def elapsed_text(seconds: float) -> str:
 def progress(first: str) -> Iterator[StepDisplay]:
     """Show the current step on stderr; yield the display that takes the next one. Without a terminal, show nothing."""
     console = console_of(sys.stderr)
-    if not console.is_terminal:
+    if not console.is_terminal or _state["quiet"]:
         yield StepDisplay(None)
         return
     status = console.status(Text(f"{first} …"))

@@ -180,12 +180,12 @@ def _json_texts(field: Field, values: pa.ChunkedArray) -> pa.Array:
     from widen.model.types import BINARY, StructType
 
     lines = json_lines(StructType((replace(field, name="value"),)), pa.table({"value": values}))
-    texts = (bytes(msgspec.json.decode(line, type=_Value).value) for line in lines)
+    texts = (bytes(msgspec.json.decode(line, type=_OneValue).value) for line in lines)
     to_cell = msgspec.json.decode if field.type == BINARY else bytes.decode
     return pa.array([None if text == b"null" else to_cell(text) for text in texts], pa.string())
 
 
-class _Value(msgspec.Struct):
+class _OneValue(msgspec.Struct):
     value: msgspec.Raw
 
 

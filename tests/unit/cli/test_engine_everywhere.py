@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, str] = {
     f"plan b.json --into n.T {ICEBERG}": WORKS,
     "flow W --into new --checkpoint cp --once": "flows run on it",
     "run load.toml": WORKS,
+    "init in --file first.toml": WORKS,
     "plan load.toml": WORKS,
     "run flow.toml --dry-run": WORKS,
     "run flow.toml": "flows run on it",

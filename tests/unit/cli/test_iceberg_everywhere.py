@@ -23,7 +23,7 @@ from widen.table.iceberg_maintenance import NOT_FOR_ICEBERG
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=False), NestedField(2, "name", StringType(), required=False)
 )
-NO_TABLE = {"explain", "flow", "run"}
+NO_TABLE = {"explain", "flow", "init", "run"}
 """``explain`` explains a rule; ``flow`` and the steps of ``run`` have a catalog for each of their tables."""
 
 

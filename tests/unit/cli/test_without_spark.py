@@ -44,6 +44,7 @@ CALLS = {
     "plan": "a.json --into t",
     "flow": "t --into u --checkpoint c --once",
     "run": "r.toml",
+    "init": ". --file first.toml",
     "show": "t",
     "history": "t",
     "contract": "t",

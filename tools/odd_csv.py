@@ -96,15 +96,17 @@ def widen(path: Path) -> str:
     import msgspec
 
     from widen.errors import WidenError
+    from widen.sources.csv_detection import find_dialect
     from widen.sources.csv_dialect import CsvDialect, FieldGroup
     from widen.sources.csv_frames import CsvRanges, read_csv_groups
     from widen.sources.file_ranges import FileRange
 
-    ranges = CsvRanges([FileRange(f"file:{path}", 0, path.stat().st_size, True)], CsvDialect())
     names: tuple[str, ...] = ()
     rows: Rows = []
     refused: list[str] = []
     try:
+        dialect = find_dialect(path.read_bytes(), CsvDialect(), ())
+        ranges = CsvRanges([FileRange(f"file:{path}", 0, path.stat().st_size, True)], dialect)
         for group in read_csv_groups(msgspec.json.encode(ranges)):
             if isinstance(group, FieldGroup):
                 names = group.names

@@ -71,6 +71,8 @@ def test_a_stream_stops_at_a_file_without_its_header(spark: SparkSession, tmp_pa
 
 
 LATIN = "id,Größe,Grüße\n1,5,6\n".encode("latin-1")
+UTF_8 = {"encoding": "utf-8"}
+"""With this option the encoding is not searched."""
 
 
 @pytest.mark.parametrize("lane", ["tasks", "lines", "large"])
@@ -85,8 +87,8 @@ def test_a_header_in_another_encoding_makes_the_file_unreadable(
         monkeypatch.setattr(open_source, "can_read", lambda *_: False)
     for work in (widen.plan, widen.ingest):
         with pytest.raises(CorruptFile, match=r"bad\.csv.*line 1 is not UTF-8; it is windows-1252: set encoding="):
-            work(str(bad), into=table, spark=spark)
-    done = widen.ingest([str(bad), str(good)], into=table, spark=spark, skip_bad_files=True, verify=True)
+            work(str(bad), into=table, spark=spark, options=UTF_8)
+    done = widen.ingest([str(bad), str(good)], into=table, spark=spark, skip_bad_files=True, verify=True, options=UTF_8)
     assert [each.path.rpartition("/")[2] for each in done.bad_files] == ["bad.csv"]
     assert done.records == 1
 
@@ -110,7 +112,11 @@ def test_the_encoding_of_a_header_is_an_option(
 def test_without_a_header_only_a_row_in_another_encoding_is_corrupt(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(LATIN)
     done = widen.ingest(
-        str(tmp_path / "a.csv"), into=str(tmp_path / "t"), spark=spark, options={"header": "false"}, verify=True
+        str(tmp_path / "a.csv"),
+        into=str(tmp_path / "t"),
+        spark=spark,
+        options={"header": "false", **UTF_8},
+        verify=True,
     )
     assert (done.records, done.corrupt) == (1, 1)
     assert done.verification is not None

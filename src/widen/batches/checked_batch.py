@@ -19,7 +19,7 @@ from widen.batches.parquet_batch import ParquetBatch
 from widen.batches.text_batch import BatchResult, ContractReport, TextBatch, TextReaders, union_rows
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import CorruptFile
-from widen.evolution.plan import BadFile
+from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import FileFields
@@ -62,6 +62,7 @@ class CheckedBatch:
     file_fields: FileFields | None = None
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    read_as: tuple[ReadAs, ...] = ()
     converted: ConvertedFiles | None = None
     _split: _Split = field(init=False)
 

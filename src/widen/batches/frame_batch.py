@@ -47,7 +47,7 @@ from widen.batches.typed_frames import (
     without_voids,
 )
 from widen.evolution.evolve import evolve
-from widen.evolution.plan import BadFile
+from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy, respell_all, spell_as
 from widen.files.arrow_types import count_up, to_arrow_schema
 from widen.files.data_writer import PartSink, Sink, TableSink
@@ -107,6 +107,7 @@ class TypedBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    read_as: tuple[ReadAs, ...] = ()
     _homes: dict[str, int] = field(default_factory=dict)  # the part that each written folder belongs to
 
     has_types = True

@@ -32,7 +32,8 @@ from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
 from widen.sources.converted_files import EXTRAS, convert_files, find_unconvertible, is_converted
-from widen.sources.csv_dialect import parse_dialect
+from widen.sources.csv_detection import CsvDialects, find_dialects, to_read_as
+from widen.sources.csv_dialect import named_properties, parse_dialect
 from widen.sources.csv_frames import (
     find_csv_sample,
     find_csv_tasks,
@@ -91,6 +92,7 @@ from widen.spark.engine import (
     to_local_frame,
 )
 from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.session import is_driver
 from widen.spark.ship import ensure_shipped
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -295,22 +297,27 @@ class BatchReader:
         is_few = all(map(is_small, source.files))
         if source.format is FileFormat.CSV:
             is_tabbed = all(".tsv" in file.path.lower() for file in (whole or source).files)
-            dialect = parse_dialect(
+            default = parse_dialect(
                 self.options,
                 detects=self.detects,
                 is_tabbed=is_tabbed,
                 known=self.known_fields,
                 max_record_bytes=self.max_record_bytes,
             )
+            is_near = is_driver(spark) and can_read(spark, source.files)
+            given = named_properties(self.options)
+            dialects = find_dialects(source.files, default, given) if is_near else CsvDialects(default, {})
             # The proof has a reader of its own, so that it does not share the errors of the ingestion.
-            again = partial(read_csv_for_proof, spark, source, dialect)
-            tasks = partial(find_csv_tasks, spark, source, dialect)
+            again = partial(read_csv_for_proof, spark, source, dialects)
+            tasks = partial(find_csv_tasks, spark, source, dialects)
+            said = to_read_as(dialects, source.files)
             if not can_read(spark, source.files):
-                return TextReaders(partial(read_csv, spark, source, dialect), again)
+                return TextReaders(partial(read_csv, spark, source, dialects), again, read_as=said)
             # For a few small files, reading them here is cheaper than a Spark job.
-            ranges = small_csv_ranges(spark, source.files, dialect) if is_few else None
-            sample = partial(find_csv_sample, spark, source, dialect)
-            return TextReaders(partial(read_csv_ranges, spark, source, dialect), again, ranges, tasks, sample)
+            ranges = small_csv_ranges(spark, source.files, dialects) if is_few else None
+            sample = partial(find_csv_sample, spark, source, dialects)
+            read = partial(read_csv_ranges, spark, source, dialects)
+            return TextReaders(read, again, ranges, tasks, sample, said)
         if source.format is FileFormat.TEXT:
             if self.options:
                 expected = "The format text does not have options."

@@ -60,7 +60,7 @@ from widen.batches.typed_frames import (
 )
 from widen.errors import CorruptFile, EngineUnsuitable, InvalidType, SourceContentError, WidenError
 from widen.errors.tables import first_line
-from widen.evolution.plan import BadFile
+from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy, build_typed_field_rules, spell_as
 from widen.files.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal, record_texts
@@ -238,6 +238,7 @@ class ParquetBatch:
     files: tuple[SourceFile, ...] = ()
     bad_files: tuple[BadFile, ...] = ()
     source_table: str = ""
+    read_as: tuple[ReadAs, ...] = ()
     kind: str = "Parquet"
     _homes: dict[str, int] = field(default_factory=dict)
     _other: _OnSpark = field(default_factory=_OnSpark)

@@ -39,7 +39,7 @@ from widen.batches.text_tasks import (
     with_rule_violations,
 )
 from widen.errors import JobFailed
-from widen.evolution.plan import BadFile
+from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy
 from widen.files.data_writer import Sink
 from widen.frames.table_writers import TableRows, TableWriter, WrittenFile
@@ -95,6 +95,10 @@ class Batch(Interface):
     @property
     def source_table(self) -> str:
         """The version of a table whose rows these are; empty if the source is not a table."""
+
+    @property
+    def read_as(self) -> tuple[ReadAs, ...]:
+        """How files are read that are not written as options and defaults say."""
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what is known about the records before a full pass over them.
@@ -176,6 +180,7 @@ class TextReaders:
         ranges: The same texts for a task in this process, if they are few.
         find_tasks: Returns the files for the proof if its tasks can read them.
         find_sample: Returns some of the texts for a task in this process, if they have one record on each line.
+        read_as: How files are read that are not written as options and defaults say.
     """
 
     read: Callable[[], RawTexts]
@@ -183,6 +188,7 @@ class TextReaders:
     ranges: pa.RecordBatch | None = None
     find_tasks: Callable[[], FileTasks | None] | None = None
     find_sample: Callable[[], pa.RecordBatch | None] | None = None
+    read_as: tuple[ReadAs, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,6 +212,11 @@ class TextBatch:
     file_values: FileValueReader | None = None
 
     has_types = False
+
+    @property
+    def read_as(self) -> tuple[ReadAs, ...]:
+        """How files are read that are not written as options and defaults say."""
+        return self.readers.read_as
 
     @property
     def texts(self) -> RawTexts:

@@ -299,8 +299,11 @@ def _note_files(compared: FileComparison) -> None:
 
 
 def _note_table(planned: Plan) -> None:
+    from widen.ingestion.new_files import name_some
     from widen.report import text_format
 
+    for each in planned.read_as:
+        note(f"read as {each.form}: {text_format.printable(name_some(each.files))}", "dim")
     if planned.source_table:
         note(f"the source is read as a table: {text_format.printable(planned.source_table)}", "dim")
 

@@ -197,6 +197,20 @@ class PendingField:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAs:
+    """How files are read, as their first lines say.
+
+    Args:
+        form: The form in a few words, e.g. ``; with header``.
+        options: The options that would say the same, e.g. ``{"sep": ";"}``.
+    """
+
+    form: str
+    options: Mapping[str, str]
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BadFile:
     """A file of the source that cannot be read or is parked; the quarantine names it.
 
@@ -246,6 +260,7 @@ class Plan:
         rounded: The fields with numbers that are rounded to doubles.
         matched: The names that stand for a field of another name.
         source_table: The version of a table that was read as the source; empty for other sources.
+        read_as: How files are read that are not written as options and defaults say.
         keyed_by: How rows change by key; empty if the batch only adds rows.
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
         widenable: The type changes that the batch would get if type widening were on.
@@ -267,6 +282,7 @@ class Plan:
     rounded: tuple[RoundedField, ...] = ()
     matched: tuple[MatchedName, ...] = ()
     source_table: str = ""
+    read_as: tuple[ReadAs, ...] = ()
     keyed_by: str = ""
     enables_widening: bool = False
     widenable: tuple[Operation, ...] = ()
@@ -356,6 +372,7 @@ class Plan:
             "maps": [_value(candidate) for candidate in self.maps],
             "rounded": [_value(each) for each in self.rounded],
             **({"matched": [_value(each) for each in self.matched]} if self.matched else {}),
+            **({"readAs": [_value(each) for each in self.read_as]} if self.read_as else {}),
             **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
             **({"enablesTypeWidening": True} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),

@@ -180,7 +180,7 @@ def commit_batch(
                 written = write_until_plan_is_stable(table, observed, partial(write_pass, batch, request.progress))
                 staged.add_undo(partial(written.draft.discard, written.result))
             plan = mark_returning(written.plan, table.dropped_columns)
-            plan = replace(plan, bad_files=batch.bad_files, source_table=batch.source_table)
+            plan = replace(plan, bad_files=batch.bad_files, source_table=batch.source_table, read_as=batch.read_as)
             written = replace(written, plan=plan)
             if not _has_rows(batch, written, request):
                 _write_quarantine(batch, written, request)

@@ -115,7 +115,7 @@ def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, A
     plan = mark_returning(planned.plan, target.dropped_columns)
     excess = limits.find_excess(plan, planned.result.seen)
     plan = replace(plan, bad_files=batch.bad_files, over_limits=excess)
-    return replace(plan, source_table=batch.source_table, keyed_by=keyed_by)
+    return replace(plan, source_table=batch.source_table, read_as=batch.read_as, keyed_by=keyed_by)
 
 
 def _plan_good_files(

@@ -37,6 +37,7 @@ class CsvForm:
         values: Pattern of the texts that become numbers and booleans; empty if none do.
         spelling: Which texts the pattern stands for, for the native reader: ``exact`` for those that come back as they
             are, ``written`` if other fractions are among them; empty for no pattern, or another one.
+        decimal: What begins the fraction of a number.
     """
 
     separator: bytes = b","
@@ -48,6 +49,12 @@ class CsvForm:
     is_multi_line: bool | None = None
     values: str = ""
     spelling: str = ""
+    decimal: str = "."
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the native reader may read the files."""
+        return self.is_utf8 and self.decimal == "."
 
     @property
     def is_utf8(self) -> bool:
@@ -332,7 +339,12 @@ class CsvReader:
         except UnicodeDecodeError:
             return None
         record: dict[str, object] = dict(zip(self._names, texts, strict=True))
-        if self._is_value is not None:
+        if self._is_value is not None and self._form.decimal != ".":
+            for name, text in zip(self._names, texts, strict=True):
+                number = text.replace(self._form.decimal, ".") if text and "." not in text else ""
+                if number and self._is_value(number):
+                    record[name] = msgspec.Raw(number.encode())
+        elif self._is_value is not None:
             for name, text in zip(self._names, texts, strict=True):
                 if text and self._is_value(text):
                     # In its spelling: as a float it would agree with a column that has lost its last digits.

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceContentError
@@ -41,6 +42,7 @@ class CsvDialect:
             header may have any names.
         multi_line: Whether quoted fields may take several lines; None if they may, unless they look damaged.
         max_record_bytes: Maximum size of a row.
+        decimal: What begins the fraction of a number, if texts become numbers.
     """
 
     separator: str = ","
@@ -53,6 +55,7 @@ class CsvDialect:
     known: frozenset[str] = frozenset()
     multi_line: bool | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
+    decimal: str = "."
 
 
 def fold_name(name: str) -> str:
@@ -94,6 +97,11 @@ def parse_dialect(
                 raise InvalidOption(option=option, value=fields[key], expected="Must be true or false.")
             fields[key] = _BOOLEANS[fields[key].lower()]
     _ensure_encoding(fields.get("encoding", "utf-8"))
+    if fields.get("decimal", ".") not in (".", ","):
+        raise InvalidOption(option="decimal", value=fields["decimal"], expected="Must be . or a comma.")
+    if "decimal" in fields and not detects:
+        expected = "It needs detect_types=True (--detect-types): otherwise fields are strings."
+        raise InvalidOption(option="decimal", value=fields["decimal"], expected=expected)
     fields |= {"quote": fields.get("quote", '"') or None, "escape": fields.get("escape") or None, "detects": detects}
     names = frozenset(map(fold_name, shared)) - {""}
     return CsvDialect(**fields, known=names, max_record_bytes=max_record_bytes)
@@ -107,7 +115,13 @@ _OPTIONS = {
     "header": "header",
     "nullvalue": "null",
     "multiline": "multi_line",
+    "decimal": "decimal",
 }
+
+
+def named_properties(options: Mapping[str, str]) -> frozenset[str]:
+    """Return the properties of a dialect that options say."""
+    return frozenset(_OPTIONS[name.lower()] for name in options)
 
 
 def _ensure_encoding(name: str) -> None:
@@ -771,7 +785,7 @@ class FieldGroup:
 
 def parse_rows(
     scanned: ScannedRows, names: Sequence[str], dialect: CsvDialect, file: str = "", part: int = 0
-) -> Iterator[FieldGroup]:
+) -> Iterator[FieldGroup | TextGroup]:
     """Yield rows as columns of texts, unless there are no rows.
 
     Args:
@@ -793,7 +807,37 @@ def parse_rows(
         texts = (to_source_encoding(each, dialect) for each in text.encode().splitlines())
         refused += [RefusedLine(number, each, reason) for number, each in enumerate(texts, lines[index])]
     record_lines = [lines[index] for index in sorted(kept)] if others else lines
-    yield FieldGroup(file, part, tuple(names), tuple(columns), record_lines, tuple(refused), dialect.detects)
+    group = FieldGroup(file, part, tuple(names), tuple(columns), record_lines, tuple(refused), dialect.detects)
+    yield from (group,) if dialect.decimal == "." or not dialect.detects else _with_points(group)
+
+
+def _with_points(group: FieldGroup) -> Iterator[FieldGroup | TextGroup]:
+    """Yield records with numbers that have a comma before the fraction, as others write them.
+
+    A text that would be a number with a point is none here. The few records with one go without detection.
+    """
+    pattern = group.detects.replace(r"\.", ",")
+    columns, is_text = [], pa.repeat(pa.scalar(False), group.records)
+    for texts in group.columns:
+        has_point = pc.and_(pc.match_substring_regex(texts, f"^(?:{group.detects})$"), pc.match_substring(texts, "."))
+        is_text = pc.or_(is_text, pc.fill_null(has_point, False))
+        is_number = pc.and_(pc.match_substring_regex(texts, f"^(?:{pattern})$"), pc.match_substring(texts, ","))
+        columns.append(pc.if_else(is_number, pc.replace_substring(texts, ",", "."), texts))
+    if not is_text.true_count:
+        yield replace(group, columns=tuple(columns))
+        return
+    plain = replace(group, columns=tuple(columns)).take(pc.indices_nonzero(pc.invert(is_text)))
+    yield replace(plain, refused=group.refused)
+    others = group.take(pc.indices_nonzero(is_text))
+    is_value = re.compile(pattern).fullmatch
+    texts = []
+    for row in zip(*(column.to_pylist() for column in others.columns), strict=True):
+        values = {
+            name: msgspec.Raw(text.replace(",", ".").encode()) if text and is_value(text) else text
+            for name, text in zip(group.names, row, strict=True)
+        }
+        texts.append(_encode(values))
+    yield TextGroup(group.file, group.part, False, texts, others.lines)
 
 
 def _read_columns(rows: bytes, width: int, dialect: CsvDialect) -> tuple[list[pa.Array], list[tuple[int, str, int]]]:

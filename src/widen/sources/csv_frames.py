@@ -30,6 +30,7 @@ from widen.proof.csv_reader import (
 from widen.proof.csv_reader import recode as proof_text
 from widen.proof.record_digests import find_native_readers
 from widen.proof.source_reader import FileTasks, ProofFile
+from widen.sources.csv_detection import CsvDialects
 from widen.sources.csv_dialect import (
     EXACT_VALUES,
     LINE_END,
@@ -87,16 +88,22 @@ LINE_FIELD = "value"
 _HEAD_LINES, _HEAD_PIECES, _PROOF_ROWS = 2_000, 5_000, 10_000
 
 
-def read_csv(session: Session, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+def read_csv(session: Session, source: SourceFiles, dialects: CsvDialects) -> DataFrame:
     """Return the raw batch of CSV files.
 
     Tasks read a large file in parallel, unless one of its fields has a line break; then one task reads it.
     """
-    spark = require_spark(session, SPLITS)
-    small = [file for file in source.files if is_small(file)]
-    frames = [_read_texts(whole_files(spark, source, small), partial(_texts_of_files, dialect))] if small else []
-    frames += [_read_large(spark, file.path, dialect) for file in source.files if not is_small(file)]
+    spark, frames = require_spark(session, SPLITS), []
+    for dialect, files in dialects.group(source.files, _uri_of):
+        small = [file for file in files if is_small(file)]
+        if small:
+            frames.append(_read_texts(whole_files(spark, source, small), partial(_texts_of_files, dialect)))
+        frames += [_read_large(spark, file.path, dialect) for file in files if not is_small(file)]
     return reduce(DataFrame.unionAll, frames)
+
+
+def _uri_of(file: SourceFile) -> str:
+    return file.uri
 
 
 def read_csv_lines(spark: Session, source: SourceFiles, *, detects: str = "") -> DataFrame:
@@ -156,31 +163,33 @@ def _may_break(
     return bool(quoted.mapInArrow(find, "found boolean").limit(1).collect())
 
 
-def read_csv_for_proof(spark: Session, source: SourceFiles, dialect: CsvDialect) -> DataFrame:
+def read_csv_for_proof(spark: Session, source: SourceFiles, dialects: CsvDialects) -> DataFrame:
     """Return the raw batch like `read_csv`, but cut into rows by the proof's own reader."""
-    form = _proof_form(dialect)
-    small = [file for file in source.files if is_small(file)]
-    frames = [_read_texts(whole_files(spark, source, small), partial(_prove_files, form))] if small else []
-    large = [file.path for file in source.files if not is_small(file)]
-    frames += [_read_large_for_proof(require_spark(spark, SPLITS), path, dialect, form) for path in large]
+    frames = []
+    for dialect, files in dialects.group(source.files, _uri_of):
+        form, small = _proof_form(dialect), [file for file in files if is_small(file)]
+        if small:
+            frames.append(_read_texts(whole_files(spark, source, small), partial(_prove_files, form)))
+        large = [file.path for file in files if not is_small(file)]
+        frames += [_read_large_for_proof(require_spark(spark, SPLITS), path, dialect, form) for path in large]
     return reduce(DataFrame.unionAll, frames)
 
 
-def find_csv_tasks(spark: Session, source: SourceFiles, dialect: CsvDialect) -> FileTasks | None:
+def find_csv_tasks(spark: Session, source: SourceFiles, dialects: CsvDialects) -> FileTasks | None:
     """Return the files for the tasks of the proof; None if Spark has to read them: one task reads a file, which takes
     long if it is large and has to be decoded or read in Python.
     """
-    form = _proof_form(dialect)
-    most_bytes = CSV_PROOF_BYTES if form.is_utf8 and find_native_readers() is not None else 0
-    if not (
-        is_driver(spark)
-        and can_read(spark, source.files)
-        and all(is_small(file) or (file.size_bytes <= most_bytes and not file.is_compressed) for file in source.files)
-    ):
+    if not (is_driver(spark) and can_read(spark, source.files)):
         return None
-    files = tuple(ProofFile(file.uri, file.size_bytes, True, form) for file in source.files)
+    files = []
+    for file in source.files:
+        form = _proof_form(dialects.of(file.uri))
+        most_bytes = CSV_PROOF_BYTES if form.is_native and find_native_readers() is not None else 0
+        if not (is_small(file) or (file.size_bytes <= most_bytes and not file.is_compressed)):
+            return None
+        files.append(ProofFile(file.uri, file.size_bytes, True, form))
     count = ceil(source.text_bytes / task_bytes(source.files, count_partitions(spark, source))) or 1
-    return FileTasks(files, count, are_few(spark, source.files))
+    return FileTasks(tuple(files), count, are_few(spark, source.files))
 
 
 def _proof_form(dialect: CsvDialect) -> CsvForm:
@@ -193,7 +202,8 @@ def _proof_form(dialect: CsvDialect) -> CsvForm:
         encoding=dialect.encoding,
         is_multi_line=dialect.multi_line,
         values=dialect.detects,
-        spelling=_SPELLINGS.get(dialect.detects, ""),
+        spelling=_SPELLINGS.get(dialect.detects, "") if dialect.decimal == "." else "",
+        decimal=dialect.decimal,
     )
 
 
@@ -308,8 +318,12 @@ class _LineReader:
         return _to_raw(parse_rows(scanner.scan(rows, is_end=is_end), self.names, self.dialect, file, part))
 
 
-def _to_raw(groups: Iterable[FieldGroup]) -> Iterator[pa.RecordBatch]:
-    return chain.from_iterable(group.to_raw() for group in groups)
+def _to_raw(groups: Iterable[FieldGroup | TextGroup]) -> Iterator[pa.RecordBatch]:
+    for group in groups:
+        if isinstance(group, FieldGroup):
+            yield from group.to_raw()
+        else:
+            yield as_raw_records(group.texts, group.file, group.part)
 
 
 def _texts_of_plain_lines(detects: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -339,21 +353,40 @@ class CsvRanges(msgspec.Struct, frozen=True):
 
     Args:
         ranges: The bytes. A file that is read as a whole may have fields with line breaks.
+        others: The dialects of the files that have another one, by their URIs.
     """
 
     ranges: list[FileRange]
     dialect: CsvDialect
+    others: dict[str, CsvDialect] = {}
 
 
-def read_csv_ranges(spark: Session, source: SourceFiles, dialect: CsvDialect) -> RangeTasks:
+def read_csv_ranges(spark: Session, source: SourceFiles, dialects: CsvDialects) -> RangeTasks:
     """Return the raw batch of CSV files that `widen.sources.file_ranges.can_read` accepts.
 
     Several tasks read a large file, unless one of its fields has a line break; then one task reads it.
     """
-    large = [file for file in source.files if not (is_small(file) or file.is_compressed)]
+    limit = task_bytes(source.files, count_partitions(spark, source))
+    whole = {file.uri: [FileRange(file.uri, 0, file.size_bytes, True)] for file in source.files}
+    for dialect, files in dialects.group(source.files, _uri_of):
+        whole |= _split_files(spark, files, dialect, limit)
+    ranges = [part for each in whole.values() for part in each]
+    tasks = [_encode_ranges(each, dialects) for each in pack_ranges(ranges, limit)]
+    return RangeTasks(spark, tasks, CSV_RANGES_PART)
+
+
+def _encode_ranges(ranges: list[FileRange], dialects: CsvDialects) -> bytes:
+    others = {part.uri: dialects.others[part.uri] for part in ranges if part.uri in dialects.others}
+    return msgspec.json.encode(CsvRanges(ranges, dialects.default, others))
+
+
+def _split_files(
+    spark: Session, files: Sequence[SourceFile], dialect: CsvDialect, limit: int
+) -> dict[str, list[FileRange]]:
+    """Return the parts of the files that several tasks can read."""
+    large = [file for file in files if not (is_small(file) or file.is_compressed)]
     for file in large:
         ensure_splittable(file.path, dialect)
-    limit = task_bytes(source.files, count_partitions(spark, source))
     parts = {file.uri: split_file(file, limit) for file in large}
     split = [part for each in parts.values() for part in each if len(each) > 1]
     # A task that begins within a quoted field would read the rest of the field as rows, so do not split such a file.
@@ -364,10 +397,7 @@ def read_csv_ranges(spark: Session, source: SourceFiles, dialect: CsvDialect) ->
     for part, is_broken in zip(split, checked, strict=True):
         if is_broken:
             parts.pop(part.uri, None)
-    whole = {file.uri: [FileRange(file.uri, 0, file.size_bytes, True)] for file in source.files}
-    ranges = [part for each in (whole | parts).values() for part in each]
-    tasks = [msgspec.json.encode(CsvRanges(each, dialect)) for each in pack_ranges(ranges, limit)]
-    return RangeTasks(spark, tasks, CSV_RANGES_PART)
+    return parts
 
 
 def _has_quotes(file: SourceFile, dialect: CsvDialect) -> bool:
@@ -376,24 +406,25 @@ def _has_quotes(file: SourceFile, dialect: CsvDialect) -> bool:
         return len(quote) != 1 or any(quote in block for block in iter(partial(opened.read, 2**20), b""))
 
 
-def small_csv_ranges(spark: Session, files: Sequence[SourceFile], dialect: CsvDialect) -> pa.RecordBatch | None:
+def small_csv_ranges(spark: Session, files: Sequence[SourceFile], dialects: CsvDialects) -> pa.RecordBatch | None:
     """Return CSV files as a raw batch of one row, for a task in this process; None if Spark has to run the tasks."""
     if not are_few(spark, files):
         return None
     ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
-    return range_batch(msgspec.json.encode(CsvRanges(ranges, dialect)), CSV_RANGES_PART)
+    return range_batch(_encode_ranges(ranges, dialects), CSV_RANGES_PART)
 
 
-def find_csv_sample(spark: Session, source: SourceFiles, dialect: CsvDialect) -> pa.RecordBatch | None:
+def find_csv_sample(spark: Session, source: SourceFiles, dialects: CsvDialects) -> pa.RecordBatch | None:
     """Return a sample as a raw batch of one row, for a task in this process; see `find_sample_ranges`.
 
     Returns:
         None also if a field may have a line break, since the sample could end within it.
     """
-    ranges = find_sample_ranges(spark, source) if is_splittable(dialect) else None
-    if ranges is None or any(check_range(partial(starts_in_quotes, dialect), part) for part in ranges):
+    is_divisible = all(map(is_splittable, (dialects.default, *dialects.others.values())))
+    ranges = find_sample_ranges(spark, source) if is_divisible else None
+    if ranges is None or any(check_range(partial(starts_in_quotes, dialects.of(part.uri)), part) for part in ranges):
         return None
-    return range_batch(msgspec.json.encode(CsvRanges(ranges, dialect)), CSV_RANGES_PART)
+    return range_batch(_encode_ranges(ranges, dialects), CSV_RANGES_PART)
 
 
 # ---- on the executors ------------------------------------------------------------------------------
@@ -414,7 +445,7 @@ def read_csv_groups(text: bytes) -> Iterator[FieldGroup | TextGroup]:
     task = msgspec.json.decode(text, type=CsvRanges)
     for part in task.ranges:
         with open_file(part.uri) as file:
-            yield from _read_range(file, part, task.dialect)
+            yield from _read_range(file, part, task.others.get(part.uri, task.dialect))
 
 
 def _read_range(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterator[FieldGroup | TextGroup]:
@@ -457,7 +488,7 @@ def _read_file(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterator
     yield from _rows_of_text(text, dialect, part.uri)
 
 
-def _rows_of_text(text: bytes, dialect: CsvDialect, path: str) -> Iterator[FieldGroup]:
+def _rows_of_text(text: bytes, dialect: CsvDialect, path: str) -> Iterator[FieldGroup | TextGroup]:
     """Yield the rows of a whole file in UTF-8."""
     # As in files that tasks read in parts, only the first bytes tell how rows look.
     _, style = look_at_head(text[:HEAD_BYTES], dialect, path)

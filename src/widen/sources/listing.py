@@ -161,10 +161,15 @@ def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
         return f"it is a page in {name}, perhaps an error page of its server; download it again"
     if len("\n".encode(encoding)) > 1:
         return None
-    wide = next((name for mark, name in _UTF_16_AND_32 if head.startswith(mark)), None) or _guess_wide(head)
+    wide = guess_wide_encoding(head)
     if wide is None:
         return None
     return f"it is {wide}; convert it to UTF-8, or for CSV set the option encoding to {wide.lower()}"
+
+
+def guess_wide_encoding(head: bytes) -> str | None:
+    """Return UTF-16 or UTF-32 if a text has its mark, or else the zeros of it; None for encodings of one byte."""
+    return next((name for mark, name in _UTF_16_AND_32 if head.startswith(mark)), None) or _guess_wide(head)
 
 
 def _guess_wide(head: bytes) -> str | None:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 import widen
 from support.covering import covering
 from support.iceberg_files import append_deletes, append_rows, embedded_catalog, position_deletes
+from support.iceberg_ways import WAYS, leave_to_spark
 from widen.errors import (
     AmbiguousMerge,
     ColumnMissingInSource,
@@ -134,10 +135,7 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
 }
 
 
-MOST_BYTES = {"with Arrow": 2**26, "with Spark": 0}
-
-
-@pytest.mark.parametrize(("case", "layout"), covering(product(MERGES, MOST_BYTES), LAYOUTS), ids=str)
+@pytest.mark.parametrize(("case", "layout"), covering(product(MERGES, WAYS), LAYOUTS), ids=str)
 def test_a_merge_is_one_snapshot(
     spark: SparkSession,
     catalog: SqlCatalog,
@@ -147,7 +145,7 @@ def test_a_merge_is_one_snapshot(
     layout: str,
 ) -> None:
     merge, way = case
-    monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", MOST_BYTES[way])
+    leave_to_spark(monkeypatch, *WAYS[way])
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)
     done = act(opened.merge(spark.sql(f"SELECT * FROM {SOURCE}"), "t.id = s.id")).execute()

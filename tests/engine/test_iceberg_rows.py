@@ -33,6 +33,7 @@ from support.iceberg_files import (
     field,
     position_deletes,
 )
+from support.iceberg_ways import WAYS, leave_to_spark
 from widen.changes.iceberg_copies import LONGEST, most_rows
 from widen.errors import (
     ColumnNotFound,
@@ -153,11 +154,17 @@ CHANGES: dict[str, tuple[Callable[[widen.IcebergTable, SparkSession], Any], Call
 }
 
 
-@pytest.mark.parametrize(("change", "layout"), covering(CHANGES, LAYOUTS))
+@pytest.mark.parametrize(("change", "layout"), covering(CHANGES, [(each, way) for way in WAYS for each in LAYOUTS]))
 def test_rows_change_in_one_snapshot(
-    spark: SparkSession, catalog: SqlCatalog, made: Callable[..., Table], change: str, layout: str
+    spark: SparkSession,
+    catalog: SqlCatalog,
+    made: Callable[..., Table],
+    monkeypatch: pytest.MonkeyPatch,
+    change: str,
+    layout: tuple[str, str],
 ) -> None:
-    table, (act, expected, count) = made(layout), CHANGES[change]
+    table, (act, expected, count) = made(layout[0]), CHANGES[change]
+    leave_to_spark(monkeypatch, *WAYS[layout[1]])
     done = act(widen.IcebergTable("ns.t", catalog=catalog), spark)
     assert rows(table) == expected(ROWS)
     assert len(table.metadata.snapshots) == 3
@@ -211,7 +218,7 @@ def test_only_changed_rows_go_through_spark(
 
     monkeypatch.setattr(IcebergWriter, "write", write_and_count)
     monkeypatch.setattr("widen.changes.copy_files.COPIED_BYTES", COPIED_BYTES[way])
-    monkeypatch.setattr("widen.changes.iceberg_changes._FEW", 1)
+    monkeypatch.setattr("widen.changes.iceberg_apply._FEW", 1)
     monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", 0)
     opened.delete("id = 2", spark=spark)
     opened.update({"size": "id + 7", "place.zip": "'new'"}, "id = 3", spark=spark)

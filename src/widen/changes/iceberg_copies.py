@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import add
 from zlib import crc32
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.assignment import CLAUSE, ChangeKind
-from widen.changes.iceberg_write import find_deleted, to_plain_adds
+from widen.changes.iceberg_write import by_path, find_deleted, to_plain_adds
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.data_reader import NotLocal
@@ -45,6 +45,7 @@ LONGEST = (1_024, 96)
 """Upper bounds for the size of the texts, lists and maps of a row, tried from the largest to the smallest. The smaller
 bound allows more rows."""
 
+_PLACES = pa.schema([(FILE, pa.int32()), (ROW, pa.int64()), (CLAUSE, pa.int32())])
 _IS_LEFT = "__widen_is_left"
 _NUMBER_BYTES, _PLACE_BYTES, _VALUE_BYTES = 8, 24, 16
 
@@ -58,15 +59,19 @@ class HeldRows:
             the table.
         files: The key of each file by its number.
         kinds: What each clause does. Clauses with other numbers change nothing.
+        marked: Instead of rows, the positions of those that the first clause deletes, by the key of their file.
     """
 
     rows: pa.Table
     files: Sequence[str]
     kinds: Sequence[ChangeKind]
+    marked: Mapping[str, BitMap64] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Counter[int]:
         """The number of rows of each clause."""
+        if self.marked:
+            return Counter({0: sum(map(len, self.marked.values()))})
         counts = pc.value_counts(self.rows[CLAUSE].combine_chunks())
         found = zip(*(counts.field(number).to_pylist() for number in (0, 1)), strict=True)
         return Counter({clause: count for clause, count in found if 0 <= clause < len(self.kinds)})
@@ -86,10 +91,12 @@ class HeldRows:
     def keys(self) -> set[str]:
         """The keys of the files with rows that are updated or deleted."""
         numbers = self._of(ChangeKind.UPDATE, ChangeKind.DELETE)[FILE].unique().to_pylist()
-        return {self.files[number] for number in numbers}
+        return {self.files[number] for number in numbers} | self.marked.keys()
 
     def deleted(self, scan: IcebergScan) -> dict[str, BitMap64]:
         """Return the positions of the deleted rows by the path of each file of a scan."""
+        if self.marked:
+            return by_path(scan, self.marked)
         found = self._by_path(scan, self._of(ChangeKind.DELETE).select([FILE, ROW]))
         bitmaps = {path: to_bitmap(own[ROW]) for path, own in found.items()}
         return {file.path: bitmaps.get(file.path, BitMap64()) for file in scan.files}
@@ -246,12 +253,13 @@ class RowSearch:
     scan: IcebergScan
     where: Expression | None
 
-    def find_positions(self) -> dict[str, BitMap64]:
-        """Return the positions of the rows by the key of their file, for the files that have any."""
+    def hold_deletions(self) -> HeldRows:
+        """Return the rows, to delete them."""
         found = {key: BitMap64() for key in self._keys}
         for key, positions, _ in self._matching(()):
             found[key] |= to_bitmap(positions)
-        return {key: bitmap for key, bitmap in found.items() if bitmap}
+        marked = {key: bitmap for key, bitmap in found.items() if bitmap}
+        return HeldRows(_PLACES.empty_table(), self._keys, (ChangeKind.DELETE,), marked)
 
     def hold_updates(self, values: Mapping[str, tuple[str, DataType]]) -> HeldRows:
         """Return the rows with their new values.
@@ -260,15 +268,14 @@ class RowSearch:
             values: The new values by column: expressions in SQL with the types that Spark gives them.
 
         Raises:
-            NotLocal: as for `find_positions`, or so many rows change, or one breaks a rule of the table.
+            NotLocal: as for `hold_deletions`, or so many rows change, or one breaks a rule of the table.
         """
         given = {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
         evaluate = plan_values(self.schema, given)
         columns = [field for field in self.schema if field.name in values]
         used = {path[0] for text, _ in given.values() for path in referenced_columns(text, self.schema)}
         numbers = {key: at for at, key in enumerate(self._keys)}
-        types = {FILE: pa.int32(), ROW: pa.int64(), CLAUSE: pa.int32()}
-        schema = pa.schema([*types.items(), *((field.name, to_arrow(field.type)) for field in columns)])
+        schema = pa.schema([*_PLACES, *((field.name, to_arrow(field.type)) for field in columns)])
         parts, size = [schema.empty_table()], 0
         for key, positions, rows in self._matching(used):
             new = evaluate(rows)

@@ -6,6 +6,7 @@ Source: Delta Lake's schema enforcement and evolution, where Iceberg allows it
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,17 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.change_data_writer import to_bitmaps
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
 from widen.changes.keyed_files import KeyedTable
 from widen.changes.keyed_load import LocalMerge
-from widen.changes.overwrite import MATCH, ReplacedRows, anti_join_keys, key_predicate, semi_join_keys
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import struct_leaf
-from widen.files.deleted_rows import FILE, ROW, mark_rows
 from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.files.predicates import bind_condition
@@ -45,11 +43,11 @@ from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.partitions import SortKey, calendar_limits, truncation_limits
+from widen.iceberg.partitions import PartitionField, SortKey, value_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_model, to_readable
-from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
+from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import (
     CommitResult,
     IcebergTransaction,
@@ -68,7 +66,6 @@ from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.engine import Session
-from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, from_spark
 
 if TYPE_CHECKING:
@@ -99,15 +96,24 @@ def append_rows(
     operations = merge_schema(current, incoming, options)
     transaction = open_transaction(name, table, operations, branch=branch)
     schema = to_readable(transaction.schema, sources)
-    fields = transaction.partition_fields
-    limits = {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
-    rows = check_rows(fill_missing_columns(frame, schema, NO_PROTOCOL), schema, NO_PROTOCOL, {}, limits=limits)
+    filled = fill_missing_columns(frame, schema, NO_PROTOCOL)
+    rows = check_iceberg_rows(filled, schema, transaction.partition_fields)
     with StagedFiles() as staged:
         writer = open_iceberg_writer(transaction, schema)
         files = writer.write(rows)
         staged.add_undo(lambda: writer.discard(files))
         transaction.add_snapshot(files, {OPERATION: APPEND})
         return transaction.commit(staged)
+
+
+def check_iceberg_rows(rows: DataFrame, schema: StructType, fields: Sequence[PartitionField]) -> DataFrame:
+    """Return rows that fail the job if one of them violates a rule of the table.
+
+    Args:
+        schema: Their columns.
+        fields: The partition fields of the table.
+    """
+    return check_rows(rows, schema, NO_PROTOCOL, {}, limits=value_limits(fields, schema))
 
 
 def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
@@ -231,81 +237,18 @@ def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) 
     return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
 
 
-# Remove the rows that a batch replaces from an Iceberg table: the files with such rows are written again without
-# them.
-#
-# Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
-
-
 @dataclass(frozen=True, slots=True)
-class RemovedRows:
-    """The files of a change that removes rows.
+class ReplacedFiles:
+    """The files with rows that a change removes.
 
     Args:
-        written: The files with the other rows of these.
+        written: The files that replace them, with the rows that stay and new ones.
+        rows: The number of rows that each clause of the change decided, by its number.
     """
 
     removed: Sequence[DataFile] = ()
     written: Sequence[IcebergFile] = ()
-
-
-def remove_replaced_iceberg_rows(
-    replaced: ReplacedRows, io: FileIO, point: ReadPoint, schema: StructType, writer: IcebergWriter
-) -> RemovedRows:
-    """Rewrite the files that have rows to remove, without these rows; nothing is committed.
-
-    Args:
-        point: The snapshot to remove them from, with the metadata of the commit.
-        schema: The columns of the commit, with field ids.
-    """
-    if point.snapshot is None:
-        return RemovedRows()
-    entries = [entry.data_file for entry in live_entries(point.metadata, io, point.snapshot)]
-    if replaced.keys is None:
-        return RemovedRows(entries)
-    columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
-    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
-        return RemovedRows()
-    source = IcebergSource(lambda: replaced.spark, io, point)
-    predicate = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
-    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(predicate, point.schema))
-    touched, marked = _find_replaced(replaced, source, schema, scan, predicate)
-    if not touched.files:
-        return RemovedRows()
-    paths = {file.path for file in touched.files}
-    removed = [each for each in entries if each.file_path in paths]
-    copies = None if marked is None else copy_unmarked(source, writer, touched, marked)
-    if copies is not None:
-        return RemovedRows(removed, copies)
-    # Without the predicate, since the other rows of these files are written again.
-    rows, names = _with_match(replaced, read_iceberg_files(source, schema, touched, UnknownPredicate()))
-    rows = anti_join_keys(rows, names, replaced.keys).drop(MATCH)
-    return RemovedRows(removed, writer.write(rows))
-
-
-def _find_replaced(
-    replaced: ReplacedRows, source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate
-) -> tuple[IcebergScan, Mapping[str, BitMap64] | None]:
-    """Return the files that have rows to remove, and their positions by path; None if these may be too many."""
-    if not scan.files:
-        return scan, {}
-    assert replaced.keys is not None
-    rows, names = _with_match(replaced, read_iceberg_files(source, schema, scan, predicate, place=(FILE, ROW)))
-    found = semi_join_keys(rows, names, replaced.keys)
-    with translate_spark_errors():
-        if are_few_words(scan):
-            marked = to_bitmaps(mark_rows(found, F.lit(True)).toArrow())
-            touched = with_keys(scan, marked.keys())
-            return touched, by_path(touched, marked)
-        keys = {row[FILE] for row in found.select(FILE).distinct().collect()}
-    return with_keys(scan, keys), None
-
-
-def _with_match(replaced: ReplacedRows, rows: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return rows with their keys, and the expressions of these."""
-    if replaced.match is None:
-        return rows, [quote_name(name) for name in replaced.columns]
-    return rows.withColumn(MATCH, replaced.match), [MATCH]
+    rows: Counter[int] = field(default_factory=Counter)
 
 
 # What an ingestion by key does in this process; it decides as for Delta tables.
@@ -362,7 +305,7 @@ class IcebergFiles(KeyedTable):
         """Return how many rows some files of the snapshot have, without the deleted ones."""
         return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
 
-    def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], RemovedRows] | None:
+    def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], ReplacedFiles] | None:
         """Write the result of the batch; None if that takes Spark.
 
         Returns:
@@ -391,9 +334,9 @@ class IcebergFiles(KeyedTable):
         rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
         return None if rows is None else [*kept, *rows]
 
-    def _without_rows(self, merge: LocalMerge) -> RemovedRows | None:
+    def _without_rows(self, merge: LocalMerge) -> ReplacedFiles | None:
         if not merge.removed:
-            return RemovedRows()
+            return ReplacedFiles()
         scan = self._scan(merge.searched)
         touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
         if not can_copy_here(self.source, self.writer, touched):
@@ -404,7 +347,7 @@ class IcebergFiles(KeyedTable):
         point = self.source.point
         entries = live_entries(point.metadata, self.source.io, point.snapshot)
         removed = [entry.data_file for entry in entries if entry.data_file.file_path in merge.removed]
-        return RemovedRows(removed, copies)
+        return ReplacedFiles(removed, copies)
 
     def _scan(self, searched: Predicate) -> IcebergScan:
         point = self.source.point

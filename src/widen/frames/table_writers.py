@@ -36,7 +36,7 @@ from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.frames.physical_layout import NO_PROTOCOL, fill_computed_columns, first_violated_rule, has_value_rules
 from widen.frames.scan import read_snapshot
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes
-from widen.iceberg.partitions import PartitionField, SortKey, calendar_limits, truncation_limits
+from widen.iceberg.partitions import PartitionField, SortKey, truncation_limits, value_limits
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
@@ -410,8 +410,8 @@ class IcebergWriter(TableWriter):
 
     @property
     def _limits(self) -> Mapping[str, str]:
-        limits = truncation_limits(self.partition_by, self.schema)
-        return {**limits, **calendar_limits(self.partition_by, self.schema)} if self.keeps_calendar else limits
+        limits = value_limits if self.keeps_calendar else truncation_limits
+        return limits(self.partition_by, self.schema)
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first value that no file can hold, or no partition."""

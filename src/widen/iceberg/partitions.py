@@ -527,6 +527,11 @@ _CALENDAR: Mapping[str, str] = {
 }
 
 
+def value_limits(fields: Iterable[PartitionField], schema: StructType) -> Mapping[str, str]:
+    """Return the conditions of `truncation_limits` and of `calendar_limits`."""
+    return {**truncation_limits(fields, schema), **calendar_limits(fields, schema)}
+
+
 def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
     """Return whether PyIceberg can commit files with these partition values; see `calendar_limits`.
 

@@ -19,13 +19,8 @@ from widen.batches.text_batch import Batch, BatchResult, with_original_positions
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.changes.change_context import ensure_same_count
 from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
-from widen.changes.iceberg_write import (
-    IcebergFiles,
-    RemovedRows,
-    find_deleted,
-    remove_replaced_iceberg_rows,
-    to_plain_adds,
-)
+from widen.changes.iceberg_apply import remove_replaced_iceberg_rows
+from widen.changes.iceberg_write import IcebergFiles, ReplacedFiles, find_deleted, to_plain_adds
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.changes.key_expressions import (
     broken_rule,
@@ -484,7 +479,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
     target: IcebergTarget
     plan: Plan
     replaced: ReplacedRows | None = None
-    _keyed: tuple[RemovedRows, int, KeyCounts] | None = field(default=None, init=False)
+    _keyed: tuple[ReplacedFiles, int, KeyCounts] | None = field(default=None, init=False)
     _transaction: IcebergTransaction | None = field(default=None, init=False)
     _schema: StructType | None = field(default=None, init=False)
 
@@ -640,7 +635,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         lists = self.target.deleted_keys(place)
         number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 lacks it
         if not result.files:
-            self._keyed = RemovedRows(), lists.add(None, number, staged, spark), KeyCounts()
+            self._keyed = ReplacedFiles(), lists.add(None, number, staged, spark), KeyCounts()
             return KeyedBatch(self, result, KeyCounts())
         if is_local(spark):
             here = self._merge_here(spark, result, lists, number, staged)
@@ -677,11 +672,10 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
                 ensure_same_count(change.written, writer.count_rows(files))
                 self.discard(result)
             head = lists.add(change.gone if rules.sequence_by else None, number, staged, spark)
-            removed = RemovedRows()
+            removed = ReplacedFiles()
             if table is not None and old is not None:
                 replaced = ReplacedRows(spark, (), change.removed, match_text(schema, rules), searched)
-                removed = remove_replaced_iceberg_rows(replaced, table.io, point, schema, writer)
-                staged.add_undo(partial(writer.discard, removed.written))
+                removed = remove_replaced_iceberg_rows(replaced, table.io, point, schema, writer, staged)
             self._keyed = removed, head, change.counts
         return KeyedBatch(self, merged, change.counts)
 
@@ -755,14 +749,12 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks, **hidden})
         return transaction.commit(staged)
 
-    def _remove_rows(self, staged: StagedFiles) -> RemovedRows:
+    def _remove_rows(self, staged: StagedFiles) -> ReplacedFiles:
         table = self.target.table
         if self.replaced is None or table is None:
-            return RemovedRows()
+            return ReplacedFiles()
         point, writer = ReadPoint(self.transaction.metadata, self.target.snapshot), self.writer
-        rewrite = remove_replaced_iceberg_rows(self.replaced, table.io, point, self.schema, writer)
-        staged.add_undo(partial(writer.discard, rewrite.written))
-        return rewrite
+        return remove_replaced_iceberg_rows(self.replaced, table.io, point, self.schema, writer, staged)
 
     def _record(self, load: Load, staged: StagedFiles) -> dict[str, str]:
         """Write the record of a load, and return the table property that names it."""

@@ -1,0 +1,372 @@
+"""Write what a change does with rows of an Iceberg table: one way for every change, whoever decides about the rows.
+
+Arrow copies the files of such rows, without the deleted rows and with new values in their places. Spark writes the rows
+that are more than this process holds, and copies what Arrow does not read exactly.
+
+Source: Iceberg's table specification, "Row-level Deletes": copy-on-write
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from widen.changes.assignment import CLAUSE, ChangeKind, keep_decided_rows
+from widen.changes.change_data_writer import to_bitmaps
+from widen.changes.iceberg_copies import LONGEST, HeldRows, hold_rows, most_rows
+from widen.changes.iceberg_write import (
+    ChangedRows,
+    ReplacedFiles,
+    are_few_words,
+    by_path,
+    can_copy_here,
+    check_iceberg_rows,
+    copy_unmarked,
+    with_keys,
+)
+from widen.changes.merge import refuse_several_matches
+from widen.changes.overwrite import MATCH, ReplacedRows, key_predicate, semi_join_keys
+from widen.errors import AmbiguousMerge, JobFailed
+from widen.files.arrow_types import to_arrow
+from widen.files.data_reader import NotLocal
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
+from widen.frames.physical_layout import (
+    NO_PROTOCOL,
+    breaks_a_rule,
+    fill_missing_columns,
+    has_length_rules,
+)
+from widen.frames.scan import location_key
+from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.partitions import value_limits
+from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.schema_conversion import find_unreadable
+from widen.limits import BROADCAST_ROWS
+from widen.log.commit_outcome import StagedFiles
+from widen.model.types import StructType, is_fully_nullable, quote_name
+from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.spark.engine import is_local
+from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.spark_types import DataFrame, F
+
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+
+    from widen.frames.table_writers import IcebergWriter
+    from widen.iceberg.file_metrics import IcebergFile
+    from widen.iceberg.snapshots import ReadPoint
+
+_FEW = 0.05
+"""Up to this share of rows, Spark writes the new rows to files of their own, and Arrow copies the others."""
+
+_ROWS = "__widen_rows"
+_REMOVING = (ChangeKind.UPDATE, ChangeKind.DELETE)
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A change of rows of one version, as Spark decides it. Nothing is committed.
+
+    Args:
+        source: The version.
+        before: Its columns, as Spark reads them.
+        writer: Writes the files of the commit, with all of its columns.
+        after: These columns, as Spark writes them.
+        scan: The files that may have such rows.
+        kinds: What each clause does with a row, by its number.
+        decide: Returns rows with `FILE`, `ROW` and `CLAUSE`, given all rows of the scan and the columns to return of
+            them, with their new values.
+        names: The columns that change.
+        returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
+        is_unique: Whether a row that is decided several times is an error.
+        at_most: How many rows may change; None if this is not known.
+        searched: What all rows fulfil that change.
+    """
+
+    source: IcebergSource
+    before: StructType
+    writer: IcebergWriter
+    after: StructType
+    scan: IcebergScan
+    kinds: Sequence[ChangeKind]
+    decide: Callable[[StructType, DataFrame], DataFrame]
+    names: Collection[str] = ()
+    returns_all: bool = False
+    is_unique: bool = False
+    at_most: int | None = None
+    searched: Predicate = field(default_factory=UnknownPredicate)
+
+    def write(self, staged: StagedFiles, here: Callable[[], HeldRows] | None = None) -> ReplacedFiles:
+        """Write the files that replace those with such rows, and return both.
+
+        Args:
+            here: Decides the rows with Arrow, as Spark does. May raise `NotLocal`.
+
+        Raises:
+            NotLocal: only Spark can make the change, and has not started.
+            AmbiguousMerge: a row is decided several times.
+            JobFailed: the files have more or fewer rows than were decided.
+        """
+        try:
+            if here is not None:
+                return self._write_held(here(), staged)
+        except NotLocal:
+            if is_local(self.source.session()):
+                raise
+        held = self._hold()
+        if held is not None:
+            with suppress(NotLocal):
+                return self._write_held(held, staged)
+        return self._write_by_spark(staged)
+
+    def ensure_held(self) -> None:
+        """Check that this process may write new values into copies of the files.
+
+        Raises:
+            NotLocal: Spark has to copy them, or checks what is in a value.
+        """
+        columns = self._columns
+        if not can_copy_here(self.source, self.writer, self.scan):
+            raise NotLocal("it copies the files of the table")
+        if not all(is_fully_nullable(field.type) for field in columns) or has_length_rules(columns):
+            raise NotLocal("the columns have rules for what is in a value")
+        if self._limits(columns):
+            raise NotLocal("the columns have rules for what is in a value")
+
+    # ---- rows that this process holds ---------------------------------------------------------------
+
+    def _hold(self) -> HeldRows | None:
+        """Return the rows that Spark decides, with their new values; None if this process cannot hold them."""
+        columns, scan = self._columns, self.scan
+        is_large = self.at_most is not None and self.at_most > most_rows(columns, LONGEST[-1])
+        if not self._writes or is_large or not can_copy_here(self.source, self.writer, scan):
+            return None
+        with translate_spark_errors():
+            decided = self._decide(columns)
+            keys = [location_key(uri) for uri in to_uris(file.path for file in scan.files)]
+            is_broken = breaks_a_rule(columns, NO_PROTOCOL, {}, self._limits(columns))
+            return hold_rows(decided, columns, self.kinds, is_broken, keys, self.at_most)
+
+    def _write_held(self, held: HeldRows, staged: StagedFiles) -> ReplacedFiles:
+        """Write copies of the files with held rows.
+
+        Raises:
+            NotLocal: Spark has to copy a file.
+        """
+        if self.is_unique and (count := held.repeated):
+            raise AmbiguousMerge(count=count)
+        if not held.total:
+            return ReplacedFiles()
+        touched, written = with_keys(self.scan, held.keys), None
+        added = [_filled(held.added, self.writer.schema)] if len(held.added) else []
+        changed, deleted = ChangedRows(held.replaced(touched), added), deleted_positions(self.source, touched)
+        if deleted is not None:
+            marked = held.deleted(touched)
+            written = copy_unmarked(self.source, self.writer, touched, marked, changed=changed, deleted=deleted)
+        if deleted is None or written is None:
+            raise NotLocal("it copies the files of the table")
+        staged.add_undo(lambda: self.writer.discard(written))
+        removed = self._entries(touched)
+        more = held.count(ChangeKind.INSERT) - held.count(ChangeKind.DELETE) - sum(map(len, deleted.values()))
+        _ensure_count(self.writer.count_rows(written), sum(each.record_count for each in removed) + more)
+        return ReplacedFiles(removed, written, held.total)
+
+    # ---- rows that Spark writes ---------------------------------------------------------------------
+
+    def _write_by_spark(self, staged: StagedFiles) -> ReplacedFiles:
+        """Write the new rows with Spark, and copy the other rows of their files with Arrow if it can."""
+        find_unreadable(self.source.point.metadata.schema()).ensure_kept()
+        writer, scan = self.writer, self.scan
+        written: list[IcebergFile] = []
+        staged.add_undo(lambda: writer.discard(written))
+        with ExitStack() as persisted:
+            with translate_spark_errors():
+                changed = self._decide(self._written)
+                if not self.returns_all and (self._writes or self.is_unique):
+                    # Another evaluation of a source that is not deterministic could decide otherwise.
+                    persisted.callback(unpersist, changed.persist())
+                words = _mark(changed, self.kinds)
+                held = words.toArrow() if are_few_words(scan) else None
+                if held is None and not self.returns_all:
+                    persisted.callback(unpersist, words.persist())
+                found = _sum_words(words, held, self.kinds)
+            if self.is_unique and any(row[0] is not None and row[2] != row[3] for row in found):
+                refuse_several_matches(changed)
+            tally = {row[0]: Counter({at: count for at, count in enumerate(row[4:]) if count}) for row in found}
+            total = sum(tally.values(), Counter[int]())
+            # A matched row that no clause changes also has a number, but no clause.
+            touched = with_keys(scan, {key for key, each in tally.items() if key and self._count(each, *_REMOVING)})
+            removed, fresh = self._entries(touched), self._count(total, ChangeKind.UPDATE, ChangeKind.INSERT)
+            if not removed and not fresh:
+                return ReplacedFiles()
+            before, copies = sum(each.record_count for each in removed), None
+            if held is not None and (not self.returns_all or fresh <= _FEW * before):
+                copies = copy_unmarked(self.source, writer, touched, by_path(touched, to_bitmaps(held)))
+            if copies is not None:
+                written += copies
+                if fresh:
+                    rows = self._new_rows(changed)
+                    written += writer.write(rows.repartition(1) if self.returns_all else rows)
+            elif self.returns_all:
+                written += writer.write(self._all_rows(touched))
+            else:
+                marked = words if held is None else self.source.spark.createDataFrame(held)
+                frames = [self._new_rows(changed)] if fresh else []
+                frames += [self._unmarked_rows(touched, marked, sum(row[1] for row in found))] if removed else []
+                written += writer.write(reduce(DataFrame.unionAll, frames))
+        copied, expected = writer.count_rows(written) - fresh, before - self._count(total, *_REMOVING)
+        # Only readers of other writers' deletes know how many rows the deletes remove.
+        if copied < 0 or not touched.deletes:
+            _ensure_count(copied, expected)
+        return ReplacedFiles(removed, written, total)
+
+    def _decide(self, columns: StructType) -> DataFrame:
+        """Return the rows that change, with some columns."""
+        decided = keep_decided_rows(self.decide(columns, self._rows(self.scan, self.searched)))
+        return decided.select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
+
+    def _rows(self, scan: IcebergScan, predicate: Predicate | None = None) -> DataFrame:
+        return read_iceberg_files(self.source, self.before, scan, predicate or UnknownPredicate(), place=(FILE, ROW))
+
+    def _new_rows(self, changed: DataFrame) -> DataFrame:
+        return self._check(changed.where(F.col(CLAUSE).isin(self._writing)).select(*self._names))
+
+    def _all_rows(self, scan: IcebergScan) -> DataFrame:
+        """Return what the files have after the change, if it returns all rows."""
+        judged = self.decide(self.before, self._rows(scan))
+        if self._writes:
+            return self._check(judged.select(*self._names))
+        kept = judged.where(F.col(CLAUSE).isNull())
+        return fill_missing_columns(kept.drop(FILE, ROW, CLAUSE), self.after, NO_PROTOCOL)
+
+    def _unmarked_rows(self, scan: IcebergScan, words: DataFrame, count: int) -> DataFrame:
+        """Return the rows of files that none of a number of words marks."""
+        marked = words.where(F.col(MASK).isNotNull())
+        kept = without_marked(self._rows(scan), F.broadcast(marked) if count <= BROADCAST_ROWS else marked)
+        return fill_missing_columns(kept.drop(FILE, ROW), self.after, NO_PROTOCOL).select(*self._names)
+
+    def _check(self, rows: DataFrame) -> DataFrame:
+        return check_iceberg_rows(rows, self.after, self.writer.partition_by)
+
+    # ---- both ---------------------------------------------------------------------------------------
+
+    def _entries(self, scan: IcebergScan) -> list[DataFile]:
+        """Return the files of a scan, as the snapshot lists them."""
+        paths, point = {file.path for file in scan.files}, self.source.point
+        entries = live_entries(point.metadata, self.source.io, point.snapshot) if paths else ()
+        return [entry.data_file for entry in entries if entry.data_file.file_path in paths]
+
+    def _limits(self, schema: StructType) -> Mapping[str, str]:
+        fields = [field for field in self.writer.partition_by if field.is_of(schema.names)]
+        return value_limits(fields, schema)
+
+    def _count(self, counts: Counter[int], *kinds: ChangeKind) -> int:
+        return sum(count for at, count in counts.items() if self.kinds[at] in kinds)
+
+    @property
+    def _columns(self) -> StructType:
+        """The columns that change."""
+        return StructType(tuple(field for field in self.writer.schema if field.name in self.names))
+
+    @property
+    def _writing(self) -> list[int]:
+        """The clauses that write rows."""
+        return [at for at, kind in enumerate(self.kinds) if kind is not ChangeKind.DELETE]
+
+    @property
+    def _writes(self) -> bool:
+        return bool(self._writing)
+
+    @property
+    def _written(self) -> StructType:
+        """The columns of new rows."""
+        return self.after if self._writes else StructType(())
+
+    @property
+    def _names(self) -> list[str]:
+        return [quote_name(name) for name in self.after.names]
+
+
+def _ensure_count(found: int, expected: int) -> None:
+    if found != expected:
+        raise JobFailed(reason=f"{found} rows were written instead of {expected}")
+
+
+def _filled(rows: pa.Table, schema: StructType) -> pa.Table:
+    """Return new rows with null in the columns that they lack."""
+    names, types = rows.schema.names, ((field.name, field.type) for field in schema)
+    return pa.table(
+        {name: rows[name] if name in names else pa.nulls(len(rows), to_arrow(kind)) for name, kind in types}
+    )
+
+
+def _mark(changed: DataFrame, kinds: Sequence[ChangeKind]) -> DataFrame:
+    """Return bitmap words of the rows that a change removes, with the numbers of decided rows, in all and by clause."""
+    removes = F.col(CLAUSE).isin([at for at, kind in enumerate(kinds) if kind is not ChangeKind.INSERT])
+    counts = [F.count_if(F.col(CLAUSE) == at).alias(f"{_ROWS}_{at}") for at in range(len(kinds))]
+    return mark_rows(changed, removes, F.count(F.lit(1)).alias(_ROWS), *counts)
+
+
+def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKind]) -> list[tuple[Any, ...]]:
+    """Return the key of each file with the number of its marked words and the sums of the numbers of its words.
+
+    Args:
+        held: The words, if this process holds them.
+    """
+    columns = [_ROWS, DISTINCT, *(f"{_ROWS}_{at}" for at in range(len(kinds)))]
+    if held is None:
+        sums = words.groupBy(FILE).agg(F.count(MASK), *map(F.sum, columns))
+        return [tuple(row) for row in sums.collect()]
+    wanted = [(MASK, "count"), *((name, "sum") for name in columns)]
+    table = held.group_by(FILE).aggregate(wanted)
+    ordered = [table[FILE], *(table[f"{name}_{function}"] for name, function in wanted)]
+    return [*zip(*(column.to_pylist() for column in ordered), strict=True)]
+
+
+# Remove the rows that a batch replaces.
+
+
+def remove_replaced_iceberg_rows(
+    replaced: ReplacedRows,
+    io: FileIO,
+    point: ReadPoint,
+    schema: StructType,
+    writer: IcebergWriter,
+    staged: StagedFiles,
+) -> ReplacedFiles:
+    """Rewrite the files that have rows to remove, without these rows; nothing is committed.
+
+    Args:
+        point: The snapshot to remove them from, with the metadata of the commit.
+        schema: The columns of the commit, with field ids.
+    """
+    if point.snapshot is None:
+        return ReplacedFiles()
+    keys = replaced.keys
+    if keys is None:
+        return ReplacedFiles([entry.data_file for entry in live_entries(point.metadata, io, point.snapshot)])
+    columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
+    if len(columns) < len(replaced.columns):  # no row of the table has a key yet
+        return ReplacedFiles()
+    searched = key_predicate(columns, keys) if replaced.searched is None else replaced.searched
+    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(searched, point.schema))
+    if not scan.files:
+        return ReplacedFiles()
+
+    def decide(_: StructType, rows: DataFrame) -> DataFrame:
+        names = [quote_name(name) for name in replaced.columns]
+        if replaced.match is not None:
+            rows, names = rows.withColumn(MATCH, replaced.match), [MATCH]
+        return semi_join_keys(rows, names, keys).withColumn(CLAUSE, F.lit(0))
+
+    source = IcebergSource(lambda: replaced.spark, io, point)
+    kinds = (ChangeKind.DELETE,)
+    return RowChange(source, schema, writer, schema, scan, kinds, decide, searched=searched).write(staged)

@@ -334,3 +334,24 @@ def _spellings(path: str, location: str) -> Iterator[str]:
     if plain.startswith("/") or "://" in plain:
         parts = plain.split("/")
         yield from ("/".join(parts[at:]) for at in range(1, len(parts)))
+
+
+_LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
+"""Files that a killed job leaves behind, and files that readers ignore."""
+
+
+def ensure_location_empty(store: LogStore, option: str) -> None:
+    """Check that a folder without a table is free for one.
+
+    Args:
+        option: The argument that names the folder.
+
+    Raises:
+        InvalidOption: it has files of something else.
+    """
+    paths = [entry.path for entry in store.list("")]
+    progress = in_checkpoints(paths)
+    other = next((path for path in paths if not _LEFTOVER.match(path) and path not in progress), None)
+    if other is not None:
+        expected = f"Must be a table or an empty location; it has no table but other files, e.g. {other}."
+        raise InvalidOption(option=option, value=store.location, expected=expected)

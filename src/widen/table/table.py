@@ -18,6 +18,7 @@ from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, commit
 from widen.log.commit_files import current_ms
 from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
+from widen.log.vacuum import ensure_location_empty
 from widen.model.argument_types import check_arguments, ensure_not_negative
 from widen.model.column_path import as_nullable
 from widen.model.lazy_module import import_lazily
@@ -369,7 +370,8 @@ def create_table(
 
     Raises:
         TableAlreadyExists: there is already a table at this location.
-        InvalidOption: a name, a partition or clustering column or a property cannot be used.
+        InvalidOption: the location has other files, or a name, a column to partition or cluster by or a property
+            cannot be used.
         InvalidType: the schema string cannot be parsed.
         InvalidDefault: the default of a column cannot be used.
         InvalidGeneration: the expression of a generated column cannot be used.
@@ -389,6 +391,8 @@ def create_table(
     wished = {**_default_properties(spark), **canonical_properties(properties or {})}
     clustered_by = [to_path(each) for each in cluster_by]
     change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description, clustered_by)
+    if list_log(store).newest < 0:
+        ensure_location_empty(store, "location")
     return Table._of(commit(store, None, change.actions, change.operation, change.parameters).or_raise())
 
 
@@ -413,6 +417,7 @@ def create_table_as(
 
     Raises:
         TableAlreadyExists: there is already a table at this location; nothing is written.
+        InvalidOption: the location has other files.
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """
@@ -423,6 +428,7 @@ def create_table_as(
     store = LogStore(location, storage_options)
     if list_log(store).newest >= 0:
         raise TableAlreadyExists(location=store.location)
+    ensure_location_empty(store, "location")
     wished = {**default_properties(rows.sparkSession), **canonical_properties(properties or {})}
     schema = as_nullable(from_spark(rows.schema))
     clustered_by = [to_path(each) for each in cluster_by]

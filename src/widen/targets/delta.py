@@ -6,7 +6,6 @@ Source: docs/evolution-rules.md#d1; PROTOCOL.md#transaction-identifiers
 from __future__ import annotations
 
 import hashlib
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,7 +79,7 @@ from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import Load, commit_with_loads, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot, select_files
-from widen.log.vacuum import in_checkpoints
+from widen.log.vacuum import ensure_location_empty
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
@@ -805,10 +804,6 @@ def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
 # Source: docs/evolution-rules.md#d1
 
 
-_LEFTOVER = re.compile(r"[0-9a-f]{32}/|[._]|.*/[._]")
-"""Files that a killed job leaves behind, and files that readers ignore."""
-
-
 @dataclass(frozen=True, slots=True)
 class DeltaLocation(TableLocation):
     """Where a Delta table is or will be."""
@@ -847,7 +842,7 @@ class DeltaLocation(TableLocation):
         try:
             snapshot = open_snapshot(self.store)
         except TableNotFound:
-            _ensure_location_empty(self.store)
+            ensure_location_empty(self.store, "into")
             return DeltaTarget(self.store, None, for_file_fields(policy))
         ensure_writable(snapshot.protocol, self.location)
         _ensure_types_ingestible(snapshot.schema)
@@ -881,18 +876,6 @@ class DeltaLocation(TableLocation):
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:
         return DeltaQuarantine(quarantine_store(self.store, location))
-
-
-def _ensure_location_empty(store: LogStore) -> None:
-    paths = [entry.path for entry in store.list("")]
-    progress = in_checkpoints(paths)
-    other = next((path for path in paths if not _LEFTOVER.match(path) and path not in progress), None)
-    if other is not None:
-        raise InvalidOption(
-            option="into",
-            value=store.location,
-            expected=f"Must be a table or an empty location; it has no table but other files, e.g. {other}.",
-        )
 
 
 # A Delta table as a quarantine: the records that another table could not hold, whole and with the reason.

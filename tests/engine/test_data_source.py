@@ -311,6 +311,29 @@ def test_a_stream_of_the_change_feed_goes_on_in_new_columns(spark: SparkSession,
     assert rows_of(found.toDF(*later.columns)) == rows_of(expected)
 
 
+def test_a_stream_of_a_frame_from_before_a_change_of_columns_reads_what_is_before_it(
+    spark: SparkSession, source: Table, tmp_path: Path
+) -> None:
+    """In a pipeline, Spark plans all streams first, and starts some of them much later."""
+    if spark.version < "4.1":
+        return
+    rows = spark.readStream.format("widen").load(source.location)
+    source.alter_column("id", type="bigint")
+    source.add_columns({"w": "double"})
+    source.append(spark.sql("SELECT 5000000000 AS id, 'after' AS v, 1.5D AS w"))
+
+    def run(frame: DataFrame) -> None:
+        writer = frame.writeStream.format("widen").options(mergeSchema="true", **PROPERTIES)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start(str(tmp_path / "sink")).awaitTermination(120)
+
+    run(rows)
+    assert Table(tmp_path / "sink").read(spark=spark).count() == 29
+    run(spark.readStream.format("widen").load(source.location))
+    assert rows_of(Table(tmp_path / "sink").read(spark=spark)) == rows_of(source.read(spark=spark))
+    refusal(lambda: run(rows), "the checkpoint is after version 5, which changed them", "Load the DataFrame again")
+
+
 REPEATED: list[tuple[dict[str, Any], list[int], list[int]]] = [
     ({}, [0, 1], [2, 9]),
     ({"maxFilesPerTrigger": 1}, [0], [1, 2, 9]),

@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Timer
 
 import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+import widen
 from widen import Table
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
@@ -22,22 +25,36 @@ LIMIT_SECONDS = 600
 pytestmark = pytest.mark.skipif(not HAS_PIPELINES, reason="Spark Declarative Pipelines came with Spark 4.1")
 
 
-def pipelines(project: Path, *arguments: str) -> str:
-    """Run ``spark-pipelines``, which must succeed, and return what it prints."""
+def pipelines(project: Path, *arguments: str, meanwhile: Callable[[], None] | None = None) -> str:
+    """Run ``spark-pipelines``, which must succeed, and return what it prints.
+
+    Args:
+        meanwhile: Is called when the first flow runs.
+    """
     program = Path(sys.executable).with_name("spark-pipelines")
     # Else its server takes a port that another one may have.
     settings = {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
+    with subprocess.Popen(
         [program, *arguments],
         cwd=project,
         env={**os.environ, **settings},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-5_000:]
-    return done.stdout + done.stderr
+    ) as running:
+        assert running.stdout is not None
+        limit = Timer(LIMIT_SECONDS, running.kill)
+        limit.start()
+        lines = []
+        for line in running.stdout:
+            lines.append(line)
+            if meanwhile is not None and line.endswith("is RUNNING.\n"):
+                meanwhile()
+                meanwhile = None
+        limit.cancel()
+    text = "".join(lines)
+    assert (running.returncode, meanwhile) == (0, None), text[-5_000:]
+    return text
 
 
 def rows(place: Path, *columns: str) -> list[tuple[object, ...]]:
@@ -97,3 +114,55 @@ def test_the_example_runs_with_drift_between_its_runs(tmp_path: Path) -> None:
         ("placed", 2, 30.0),
         ("shipped", 1, 12.5),
     ]
+
+
+COPIES = """
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+
+spark = SparkSession.active()
+lake = spark.conf.get("lake")
+
+dp.create_sink("copy", "widen", {"path": f"{lake}/copy", "ingest": "rows"})
+
+
+@dp.append_flow(target="copy")
+def load_copy() -> DataFrame:
+    return spark.readStream.format("widen").load(f"{lake}/orders")
+
+
+@dp.table
+def customers() -> DataFrame:
+    return spark.readStream.format("widen").load(f"{lake}/customers")
+"""
+
+
+def test_a_run_says_that_its_source_has_new_columns_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "load").mkdir()
+    (tmp_path / "load" / "copies.py").write_text(COPIES)
+    spec = f"name: copies\nstorage: file://{tmp_path}/storage\nconfiguration:\n  lake: {tmp_path}\n"
+    (tmp_path / "spark-pipeline.yml").write_text(f"{spec}libraries:\n  - glob:\n      include: load/**\n")
+
+    def load(table: str, *records: str) -> None:
+        (tmp_path / "records.json").write_text("\n".join(records))
+        widen.ingest(tmp_path / "records.json", tmp_path / table)
+
+    def change_columns() -> None:
+        load("orders", '{"id": 3, "total": 5000000000, "gift": true}')
+        load("customers", '{"id": 3, "note": "new"}')
+
+    load("orders", '{"id": 1, "total": 1}', '{"id": 2, "total": 2}')
+    load("customers", '{"id": 1}', '{"id": 2}')
+    # One flow at a time: when the second one starts, the columns are not those that Spark has planned it with.
+    conf = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse"]
+    conf = [*conf, "--conf", "spark.sql.pipelines.execution.maxConcurrentFlows=1"]
+    said = "Start the stream again with the same checkpoint. It continues at version 1, in the new columns"
+    first = pipelines(tmp_path, *conf, "run", meanwhile=change_columns)
+    assert "DELTA_SCHEMA_CHANGED_WITH_VERSION" in first
+    assert said in first
+    second = pipelines(tmp_path, *conf, "run")
+    assert said not in second
+    orders = [(1, 1, None), (2, 2, None), (3, 5_000_000_000, True)]
+    assert rows(tmp_path / "copy", "id", "total", "gift") == orders
+    customers = pq.read_table(tmp_path / "warehouse" / "customers").to_pylist()
+    assert sorted((row["id"], row.get("note")) for row in customers) == [(1, None), (2, None), (3, "new")]

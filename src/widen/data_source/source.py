@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType as SparkSchema
 
 from widen.data_source.batch_reader import (
     FilteringReader,
-    SourceOptions,
     TableColumns,
     TableReader,
     find_sink_options,
@@ -28,7 +27,7 @@ from widen.data_source.batch_reader import (
     plan_batch_columns,
     read_snapshot_of,
 )
-from widen.data_source.stream_reader import StreamReader, plan_stream
+from widen.data_source.stream_reader import StreamReader, find_earlier_version, plan_stream
 from widen.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter, plan_write
 from widen.errors import DataSourceRefused
 from widen.log.snapshot import Snapshot
@@ -65,12 +64,28 @@ class WidenSource(DataSource):
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
         """Return the reader of one version, or of the changes between two versions."""
-        return self.reader_class(*self._plan_read(schema))
+        options = parse_source_options(self.options)
+        snapshot = read_snapshot_of(options)
+        columns = plan_batch_columns(options, snapshot)
+        if not _is_expected(schema, columns):
+            raise _refuse_columns("read", schema, columns, snapshot)
+        return self.reader_class(options, snapshot, columns)
 
     def streamReader(self, schema: SparkSchema) -> DataSourceStreamReader:
         """Return the reader of new rows, or of all changes."""
-        options, snapshot, columns = self._plan_read(schema)
-        return StreamReader(options, plan_stream(options, snapshot), columns)
+        options = parse_source_options(self.options)
+        newest = read_snapshot_of(options)
+        columns = plan_batch_columns(options, newest)
+        is_outdated = not _is_expected(schema, columns)
+        snapshot: Snapshot | None = newest
+        if is_outdated:
+            snapshot = find_earlier_version(
+                newest, lambda version: _is_expected(schema, plan_batch_columns(options, version))
+            )
+        if snapshot is None:
+            raise _refuse_columns("stream", schema, columns, newest)
+        plan = plan_stream(options, snapshot, is_outdated=is_outdated)
+        return StreamReader(options, plan, plan_batch_columns(options, snapshot))
 
     def writer(self, schema: SparkSchema, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch."""
@@ -96,17 +111,17 @@ class WidenSource(DataSource):
         options = parse_source_options(self.options, "write")
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
-    def _plan_read(self, given: SparkSchema) -> tuple[SourceOptions, Snapshot, TableColumns]:
-        """Check that Spark expects the columns that the table has now, and return what a reader needs."""
-        options = parse_source_options(self.options)
-        snapshot = read_snapshot_of(options)
-        columns = plan_batch_columns(options, snapshot)
-        expected, actual = as_nullable(from_spark(given)), columns.schema
-        if expected.sql != actual.sql:
-            reason = f"the query expects {expected.sql}, and the table has {actual.sql}"
-            fix = "Do not give a schema. If the table has changed since the DataFrame was created, load it again."
-            raise DataSourceRefused(verb="read", location=snapshot.location, reason=reason, fix=fix)
-        return options, snapshot, columns
+
+def _is_expected(given: SparkSchema, columns: TableColumns) -> bool:
+    """Return whether a query expects the columns that a version has."""
+    return as_nullable(from_spark(given)).sql == columns.schema.sql
+
+
+def _refuse_columns(verb: str, given: SparkSchema, columns: TableColumns, snapshot: Snapshot) -> DataSourceRefused:
+    expected = as_nullable(from_spark(given))
+    reason = f"the query expects {expected.sql}, and the table has {columns.schema.sql}"
+    fix = "Do not give a schema. If the table has changed since the DataFrame was created, load it again."
+    return DataSourceRefused(verb=verb, location=snapshot.location, reason=reason, fix=fix)
 
 
 class FilteringSource(WidenSource):

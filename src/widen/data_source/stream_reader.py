@@ -5,7 +5,8 @@ Source: Spark's Python Data Source API, which passes limits from Spark 4.2 on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -25,7 +26,7 @@ from widen.errors import (
 )
 from widen.log.commit_files import to_ms
 from widen.log.file_list import to_adds
-from widen.log.log_segment import list_log
+from widen.log.log_segment import find_versions, list_log
 from widen.log.snapshot import Snapshot, first_version_from, open_snapshot
 from widen.log.version_changes import INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
@@ -46,8 +47,11 @@ except ImportError:  # Spark 4.0 and 4.1 take all that is there as one batch
 _NEWEST = "latest"
 
 
-def plan_stream(options: SourceOptions, snapshot: Snapshot) -> StreamPlan:
+def plan_stream(options: SourceOptions, snapshot: Snapshot, *, is_outdated: bool) -> StreamPlan:
     """Return what a stream reads.
+
+    Args:
+        is_outdated: See `StreamPlan`.
 
     Raises:
         InvalidOption: an option cannot be used in a stream.
@@ -59,10 +63,30 @@ def plan_stream(options: SourceOptions, snapshot: Snapshot) -> StreamPlan:
     reads_changes = options.flag("readChangeFeed")
     return StreamPlan(
         snapshot,
+        is_outdated=is_outdated,
         reads_changes=reads_changes,
         ignores_deletes=options.flag("ignoreDeletes"),
         skips_changes=options.flag("skipChangeCommits"),
     )
+
+
+def find_earlier_version(snapshot: Snapshot, has_columns: Callable[[Snapshot], bool]) -> Snapshot | None:
+    """Return the version before the last changes of the columns whose columns are those of a query.
+
+    A query gets its columns when it is planned, and starts later: in a pipeline by minutes.
+
+    Args:
+        snapshot: The newest version, which has other columns.
+    """
+    store = snapshot.store
+    first = max(find_versions(store)[0].first, snapshot.version - _VERSIONS_BACK) + 1
+    changed = [each.version for each in version_changes(store, first, snapshot.version) if each.metadata is not None]
+    earlier = (open_snapshot(store, version - 1) for version in reversed(changed))
+    return next(filter(has_columns, earlier), None)
+
+
+_VERSIONS_BACK = 100
+"""How many versions a table may get between the plan of a stream and its start, if they change the columns."""
 
 
 def parse_stream_limits(options: SourceOptions) -> StreamLimits:
@@ -86,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options, self._plan, self._columns = options, plan, columns
         self._limits = parse_stream_limits(options)
         self._newest: int | None = None
+        self._has_reported = False
         self._last: StreamOffset | None = None
 
     @cached_property
@@ -111,15 +136,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self._limits
         began = (self._last or self._initial) if start is None else StreamOffset.from_json(start)
-        return self._plan.find_end(began, limits, self._newest).to_json()
+        end = self._plan.find_end(began, limits, self._newest)
+        if end == began and self._newest is not None and not self._has_reported:
+            self._has_reported = True
+            self._plan.report_change(self._newest)
+        return end.to_json()
 
     def getDefaultReadLimit(self) -> Any:
         """Return a limit that makes Spark ask for limited batches, if the options have one."""
         return ReadAllAvailable() if self._limits == StreamLimits() else ReadMaxFiles(self._limits.files or 1)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read no version that is newer than now."""
-        self._newest = self._plan.newest_version()
+        """Read no version after the one whose columns the rows get: later ones may change them."""
+        self._newest = self._plan.snapshot.version
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch. Spark also calls this when it continues a stream, with the same offset twice."""
@@ -130,6 +159,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         return read_task(self._columns, partition)
+
+
+_log = logging.getLogger(__name__)
 
 
 # Where a stream of a table stands, and which files its next batch reads.
@@ -223,12 +255,14 @@ class StreamPlan:
 
     Args:
         snapshot: The version whose columns the rows get.
+        is_outdated: Whether the table has other columns now.
         reads_changes: Whether the stream returns all changes; else it returns new rows.
         ignores_deletes: Whether versions that only delete rows are skipped.
         skips_changes: Whether versions that update or delete rows are skipped.
     """
 
     snapshot: Snapshot
+    is_outdated: bool = False
     reads_changes: bool = False
     ignores_deletes: bool = False
     skips_changes: bool = False
@@ -304,6 +338,18 @@ class StreamPlan:
         """Return the newest version of the table."""
         return list_log(self.snapshot.store).newest
 
+    def find_change(self, after: int) -> VersionChanges | None:
+        """Return the first version after another one that has other columns than the stream; None if there is none."""
+        newest = self.newest_version()
+        later = version_changes(self.snapshot.store, after + 1, newest) if newest > after else ()
+        return next((each for each in later if self._changed_columns(each) is not None), None)
+
+    def report_change(self, after: int) -> None:
+        """Log that a version after another one changes the columns; the next run of the stream reads it."""
+        change = self.find_change(after)
+        if change is not None:
+            _log.warning("%s", self._changed_columns(change))
+
     def _walk(self, start: StreamOffset, newest: int | None) -> Iterator[tuple[ChangeSlice | None, StreamOffset]]:
         """Yield each slice with the offset after it, and for a version without slices only the offset after it."""
         self._ensure_same_table(start.table_id)
@@ -311,6 +357,7 @@ class StreamPlan:
             yield from _with_offsets(list(self._initial_slices(start.version)), start)
             start = start.next_version()
         newest = self.newest_version() if newest is None else newest
+        self._ensure_columns_at(start.version)
         if start.version > newest:
             return
         schema: StructType | None = None
@@ -346,7 +393,9 @@ class StreamPlan:
             raise ChangeFeedNotRecorded(first=changes.version, last=changes.version, version=changes.version)
         if changes.version > self.snapshot.version:
             self._ensure_same_table(changes.metadata.id)
-            self._ensure_same_columns(from_json(changes.metadata.schema_string), changes.version)
+            change = self._changed_columns(changes)
+            if change is not None:
+                raise change
 
     def _ensure_rows_fit(self, changes: VersionChanges, before: StructType | None) -> StructType:
         """Check that the rows of a version fit the columns of the stream, and return the schema of the version.
@@ -378,10 +427,24 @@ class StreamPlan:
             fix = "Start a new stream after that version, with a new checkpoint location."
             raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
 
-    def _ensure_same_columns(self, schema: StructType, version: int) -> None:
-        if not has_same_columns(schema, self.snapshot.schema):
-            old, new = (visible_schema(each).sql for each in (self.snapshot.schema, schema))
-            raise StreamColumnsChanged(version=version, location=self.snapshot.location, old=old, new=new)
+    def _ensure_columns_at(self, version: int) -> None:
+        """Check that an offset is not after the version that has changed the columns of the query."""
+        change = self.find_change(self.snapshot.version) if self.is_outdated else None
+        if change is not None and version > change.version:
+            reason = (
+                f"the DataFrame has the columns of version {self.snapshot.version}, and the checkpoint is after "
+                f"version {change.version}, which changed them"
+            )
+            fix = "Load the DataFrame again, and start the stream with the same checkpoint."
+            raise DataSourceRefused(verb="stream", location=self.snapshot.location, reason=reason, fix=fix)
+
+    def _changed_columns(self, changes: VersionChanges) -> StreamColumnsChanged | None:
+        """Return the error for a version that has other columns than the stream."""
+        schema = None if changes.metadata is None else from_json(changes.metadata.schema_string)
+        if schema is None or has_same_columns(schema, self.snapshot.schema):
+            return None
+        old, new = (visible_schema(each).sql for each in (self.snapshot.schema, schema))
+        return StreamColumnsChanged(version=changes.version, location=self.snapshot.location, old=old, new=new)
 
     def _ensure_same_table(self, table_id: str) -> None:
         if table_id != self.snapshot.metadata.id:

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from support.log_table import PROTOCOL, SCHEMA, add, metadata, remove, write_commit
-from widen.data_source.stream_reader import StreamLimits, StreamOffset, StreamPlan
+from widen.data_source.batch_reader import SourceOptions, select_columns
+from widen.data_source.stream_reader import (
+    StreamLimits,
+    StreamOffset,
+    StreamPlan,
+    StreamReader,
+    find_earlier_version,
+)
 from widen.errors import (
     ChangeFeedNotRecorded,
     DataSourceRefused,
@@ -123,6 +131,47 @@ def test_a_batch_ends_before_a_change_of_columns_and_the_next_one_fails(table: P
         stream.find_end(before, ALL)
     assert caught.value.fields["version"] == 5
     assert batches(plan(table), before) == ["e"]
+
+
+def test_a_stream_of_a_frame_from_before_a_change_of_columns_ends_before_it(table: Path) -> None:
+    write_commit(table, 4, widened(), add("d"))
+    write_commit(table, 5, widened(), add("e"))  # the metadata again, with the same columns
+    newest, old = open_snapshot(LogStore(str(table))), open_snapshot(LogStore(str(table)), 3)
+    found = find_earlier_version(newest, lambda version: version.schema == old.schema)
+    assert found is not None
+    assert found.version == 3
+    assert find_earlier_version(newest, lambda _: False) is None
+    stream = StreamPlan(found, is_outdated=True)
+    end = stream.find_end(stream.start(), ALL)
+    assert [part.file.path for part in stream.slices(stream.start(), end)] == ["a", "b", "c"]
+    with pytest.raises(StreamColumnsChanged, match="Version 4 of"):
+        stream.find_end(end, ALL)
+    assert batches(plan(table), end) == ["de"]
+    with pytest.raises(DataSourceRefused, match="the checkpoint is after version 4, which changed them"):
+        stream.find_end(StreamOffset(end.table_id, 5), ALL)
+
+
+def test_a_run_over_what_is_there_ends_before_a_change_of_columns_and_says_so_once(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = plan(table)
+    reader = StreamReader(SourceOptions({}), stream, select_columns(stream.snapshot, has_changes=False))
+    write_commit(table, 4, add("d"))  # it has the same columns, but Spark has planned the stream without it
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start)
+    assert StreamOffset.from_json(end).version == 4
+    with caplog.at_level(logging.WARNING):
+        assert reader.latestOffset(end) == end
+        assert caplog.messages == []
+    write_commit(table, 5, widened(), add("e"))
+    reader = StreamReader(SourceOptions({}), stream, select_columns(stream.snapshot, has_changes=False))
+    reader.prepareForTriggerAvailableNow()
+    with caplog.at_level(logging.WARNING):
+        assert [reader.latestOffset(end) for _ in range(2)] == [end, end]
+    [message] = caplog.messages
+    assert message.startswith("[DELTA_SCHEMA_CHANGED_WITH_VERSION] Version 5 of ")
+    assert "Start the stream again with the same checkpoint" in message
 
 
 @pytest.mark.parametrize("reads_changes", [False, True])

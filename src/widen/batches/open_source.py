@@ -23,6 +23,7 @@ from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_snapshot
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
+from widen.json.record_path import RecordPath
 from widen.limits import REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -123,6 +124,7 @@ class BatchReader:
         known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
         storage_options: Settings and credentials of the store of a table that is the source.
         max_record_bytes: Maximum size of a record or a line of text, after decompression.
+        record_path: Where documents have their records; the documents must be JSON.
         has_envelopes: Whether the records are in envelopes, which must be JSON.
     """
 
@@ -135,6 +137,7 @@ class BatchReader:
     known_fields: tuple[str, ...] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_record_bytes: int = MAX_RECORD_BYTES
+    record_path: RecordPath | None = None
     has_envelopes: bool = False
 
     def for_table(self, schema: StructType | None) -> BatchReader:
@@ -284,10 +287,10 @@ class BatchReader:
         """
         readers = self._text_readers(spark, source, whole)
         if readers.ranges is not None:
-            for _ in read_record_groups([readers.ranges], self.max_record_bytes):
+            for _ in read_record_groups([readers.ranges], self.max_record_bytes, self.record_path):
                 pass
             return
-        checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes), "done boolean")
+        checked = readers.read().mapInArrow(partial(_read_all, self.max_record_bytes, self.record_path), "done boolean")
         if is_local(spark):
             checked.toArrow()
             return
@@ -324,10 +327,11 @@ class BatchReader:
                 raise InvalidOption(option="options", value=dict(self.options), expected=expected)
             return TextReaders(partial(read_csv_lines, spark, source, detects=self.detects))
         ensure_json_options(self.options)
-        limit, multi = self.max_record_bytes, is_multi_line(source)
+        limit, multi, path = self.max_record_bytes, is_multi_line(source), self.record_path
         ranges = small_ranges(spark, source.files, limit, is_multi_line=multi) if is_few else None
-        files, again = JsonFiles(spark, source, limit), partial(read_json_by_spark, spark, source, limit)
-        return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample)
+        files = JsonFiles(spark, source, limit, path)
+        again = partial(read_json_by_spark, spark, source, limit, path, finds=False)
+        return TextReaders(files.read, again, ranges, files.find_tasks, files.find_sample, may_refuse=path is not None)
 
     @property
     def loaded_at(self) -> str | None:
@@ -342,9 +346,14 @@ class BatchReader:
         return FileFields(self.has_folders, loaded_at)
 
     def _ensure_json(self, found: FileFormat | None) -> None:
-        """Raise if the records are in envelopes, but not JSON texts."""
-        if self.has_envelopes and found is not FileFormat.JSON:
-            what = "rows with types" if found is None else f"files of the format {found.value}"
+        """Raise if the records are in envelopes or documents, but not JSON texts."""
+        if found is FileFormat.JSON:
+            return
+        what = "rows with types" if found is None else f"files of the format {found.value}"
+        if self.record_path is not None:
+            expected = f"Records below a path are read from JSON, and the source has {what}."
+            raise InvalidOption(option="records", value=str(self.record_path), expected=f"{expected} {_ROWS_AS_JSON}")
+        if self.has_envelopes:
             expected = f"Envelopes are read from JSON, and the source has {what}."
             raise InvalidOption(option="envelope", value=True, expected=f"{expected} {_ROWS_AS_JSON}")
 
@@ -496,8 +505,8 @@ def _coalesce(texts: RawTexts, partitions: int) -> RawTexts:
     return texts.coalesce(partitions) if isinstance(texts, DataFrame) else texts
 
 
-def _read_all(limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in read_record_groups(batches, limit):
+def _read_all(limit: int, path: RecordPath | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in read_record_groups(batches, limit, path):
         pass
     yield pa.RecordBatch.from_pylist([{"done": True}])
 

@@ -181,6 +181,7 @@ class TextReaders:
         find_tasks: Returns the files for the proof if its tasks can read them.
         find_sample: Returns some of the texts for a task in this process, if they have one record on each line.
         read_as: How files are read that are not written as options and defaults say.
+        may_refuse: Whether `read_again` raises an error for some large files.
     """
 
     read: Callable[[], RawTexts]
@@ -189,6 +190,7 @@ class TextReaders:
     find_tasks: Callable[[], FileTasks | None] | None = None
     find_sample: Callable[[], pa.RecordBatch | None] | None = None
     read_as: tuple[ReadAs, ...] = ()
+    may_refuse: bool = False
 
 
 @dataclass(frozen=True)
@@ -289,14 +291,16 @@ class TextBatch:
         read_again, find_tasks = self.readers.read_again, self.readers.find_tasks
         is_here = is_local(self.spark)
         is_zstd = any(file.uri.lower().endswith(".zst") for file in self.files)
-        is_in_doubt = not all(map(is_small, self.files)) if is_here else is_zstd
+        is_in_doubt = not all(map(is_small, self.files)) if is_here else is_zstd or self.readers.may_refuse
         if read_again is None or not is_in_doubt or (find_tasks is not None and find_tasks() is not None):
             return
         if is_here:
             require_spark(self.spark, "it reads large files of this form again, to verify them")
         else:
             with translate_spark_errors():  # not every Spark has the codec
-                read_again().limit(1).toArrow()
+                texts = read_again()
+                if is_zstd:
+                    texts.limit(1).toArrow()
 
     def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import accumulate, chain
 from sys import maxsize
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -38,6 +37,7 @@ from widen.json.observation import (
     observation_from_json,
     observation_signature,
 )
+from widen.json.record_path import FoundTexts, RecordFinder, RecordPath
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, ArrayType, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
@@ -59,6 +59,7 @@ from widen.sources.csv_frames import read_csv_groups
 from widen.sources.file_ranges import (
     CSV_RANGES_PART,
     FILE,
+    FOUND_PART,
     PART,
     RANGES_PART,
     REFUSED_PART,
@@ -66,6 +67,7 @@ from widen.sources.file_ranges import (
     WHOLE,
     RawTexts,
     TextGroup,
+    found_group,
     read_range_groups,
     read_refused,
     record_too_long,
@@ -369,7 +371,8 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
-        envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
+        path, envelope, allows_nan = spec.policy.record_path, spec.policy.envelope, spec.policy.allows_nan
+        self._finder = None if path is None else RecordFinder(path)
         self._envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan)
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False
@@ -385,7 +388,8 @@ class _TextTask:
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the records of Arrow batches and yield their rows."""
-        with closing(read_record_groups(batches, self._spec.max_record_bytes)) as groups:
+        path, limit = self._spec.policy.record_path, self._spec.max_record_bytes
+        with closing(read_record_groups(batches, limit, path)) as groups:
             for group in groups:
                 yield from self._run_group(group)
                 # A task that leaves input unread costs its Python worker: Spark starts a new one for the next task.
@@ -401,10 +405,38 @@ class _TextTask:
             for part, positions in self._positions.texts(texts):
                 if texts.reasons is not None:
                     yield from self._run_refused(part, positions, texts.reasons)
-                elif self._envelopes is not None:
-                    yield from self._run_envelopes(self._envelopes, part, positions)
+                elif self._finder is None or texts.is_found:
+                    yield from self._run_records(part, positions)
                 else:
-                    yield from self._run_texts(part, positions)
+                    yield from self._run_documents(self._finder, part, positions, is_whole=texts.is_whole)
+
+    def _run_documents(
+        self, finder: RecordFinder, texts: list[bytes], positions: list[RecordPosition], *, is_whole: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Run the records below a path; those of a whole file are numbered through the file."""
+        records: list[tuple[bytes, RecordPosition]] = []
+        refused: list[tuple[bytes, RecordPosition, str]] = []
+        number = 0
+        for text, (file, line) in zip(texts, positions, strict=True):
+            for found in finder.find(text):
+                for each in found.texts:
+                    number += 1
+                    at = (file, number if is_whole else line)
+                    if len(each) > self._spec.max_record_bytes and not found.reason:
+                        raise record_too_long(file, None, self._spec.max_record_bytes, line=at[1])
+                    if found.reason:
+                        refused.append((each, at, found.reason))
+                    else:
+                        records.append((each, at))
+        yield from self._run_records([text for text, _ in records], [at for _, at in records])
+        places, reasons = [at for _, at, _ in refused], [reason for _, _, reason in refused]
+        yield from self._run_refused([text for text, _, _ in refused], places, reasons)
+
+    def _run_records(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
+        if self._envelopes is not None:
+            yield from self._run_envelopes(self._envelopes, texts, positions)
+        else:
+            yield from self._run_texts(texts, positions)
 
     def _run_envelopes(
         self, envelopes: EnvelopeReader, texts: list[bytes], positions: list[RecordPosition]
@@ -801,29 +833,34 @@ def _records(
 # The records of a raw batch in a task, whether its rows are texts or ranges of files.
 
 
-_READERS: Mapping[int, Callable[[bytes], Iterator[FieldGroup | TextGroup]]] = MappingProxyType(
-    {RANGES_PART: read_range_groups, CSV_RANGES_PART: read_csv_groups}
-)
-"""The reader of the texts of a row, by the value of `PART`; all other rows have a text or a whole file."""
-
-
 def read_record_groups(
-    batches: Iterable[pa.RecordBatch], limit: int = MAX_RECORD_BYTES
+    batches: Iterable[pa.RecordBatch], limit: int = MAX_RECORD_BYTES, path: RecordPath | None = None
 ) -> Generator[FieldGroup | TextGroup]:
     """Yield the records of a raw batch; ranges are read from their files.
+
+    Below a path, a group has the documents, or the records if a document is too large to be held.
 
     A caller that needs no more records closes the generator. Then the other rows with ranges are still taken from
     Spark: it ends a Python worker that leaves input behind, and the next task would wait for another one to start.
     """
+    # The readers of the texts of a row, by the value of `PART`; all other rows have a text or a whole file.
+    readers: Mapping[int, Callable[[bytes], Iterator[FieldGroup | TextGroup]]] = {
+        RANGES_PART: partial(read_range_groups, path=path),
+        CSV_RANGES_PART: read_csv_groups,
+    }
     rest = iter(batches)
     for batch in rest:
-        _ensure_short(batch, limit)
+        _ensure_short(batch, limit, path)
         for group in split_groups(batch):
             if group.part == REFUSED_PART:
                 for each in map(read_refused, group.texts):
                     yield TextGroup(group.file, each.part, False, each.texts, each.lines, each.reasons)
                 continue
-            reader = _READERS.get(group.part)
+            if group.part == FOUND_PART:
+                for text in group.texts:
+                    yield found_group(group.file, msgspec.msgpack.decode(text, type=FoundTexts))
+                continue
+            reader = readers.get(group.part)
             if reader is None:
                 yield group
                 continue
@@ -835,7 +872,7 @@ def read_record_groups(
                 raise
 
 
-def _ensure_short(batch: pa.RecordBatch, limit: int) -> None:
+def _ensure_short(batch: pa.RecordBatch, limit: int, path: RecordPath | None) -> None:
     """Check the texts that Spark has read: a record or a line. A whole file is checked when it is split."""
     texts = batch.column(TEXT)
     if texts.nbytes <= limit:
@@ -843,7 +880,7 @@ def _ensure_short(batch: pa.RecordBatch, limit: int) -> None:
     sizes = zip(*(batch.column(name).to_pylist() for name in (FILE, PART, WHOLE)), strict=True)
     for number, (text, (file, part, is_whole)) in enumerate(zip(texts, sizes, strict=True), 1):
         size = len(text.as_buffer() or b"")
-        if part < 0 or size <= limit:
+        if part < 0 or size <= limit or (is_whole and path is not None):
             continue
         if not is_whole or any(len(each) > limit for each in split_records(text.as_py())):
             raise record_too_long(file, None if not is_whole else 0, limit, line=None if is_whole else number)

@@ -27,6 +27,7 @@ from widen.json.field_rules import (
 )
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
+from widen.json.record_path import RecordPath
 from widen.model.column_path import Path, as_nullable, fold_path, parse_path
 from widen.model.schema_json import parse_type
 from widen.model.types import (
@@ -212,7 +213,8 @@ class Policy:
         max_record_bytes: The maximum size of a record or a line of text, after decompression.
         keeps_corrupt: Whether the table holds the texts that are not records; a load by key quarantines them.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
-        envelope: What the documents of the source are, if they are not the records themselves.
+        record_path: Where the documents of the source have their records, if they are not the records themselves.
+        envelope: What the records are, if they are not the rows themselves.
         history: The fields that order the versions of a row, for a table that keeps them.
         deletes_by: The excluded fields that say, in a load by key, whether a record deletes; see `KeyRules.excluded`.
         delete_when: The condition of deletions with such fields.
@@ -244,6 +246,7 @@ class Policy:
     reserved_names: frozenset[str] = frozenset()
     max_record_bytes: int = MAX_RECORD_BYTES
     enables_widening: bool = False
+    record_path: RecordPath | None = None
     envelope: Envelope | None = None
     history: tuple[Path, ...] = ()
     deletes_by: tuple[Path, ...] = ()

@@ -277,6 +277,20 @@ class PolicyOptions(FieldOptions, total=False):
         metavar="SIZE",
         help="The maximum size of a record or a line, after decompression, e.g. 256MB. Default: 64MB.",
         setting="bytes, or a size such as 64MB")]
+    records: Annotated[str | None, Option(
+        "The path to the records in JSON documents that hold them in a list: field names with dots between them, and "
+        "``[*]`` after each list, e.g. ``Records[*]`` or ``data.items[*]``. A document may be larger than memory. A "
+        "document without the path is corrupt; an empty list, and null, have no records.",
+        metavar="PATH",
+        help="Where documents have their records, e.g. 'Records[*]' or 'data.items[*]'.",
+        setting="a path to records inside of documents, e.g. data.items[*]")]
+    keep: Annotated[str | Iterable[str] | None, Option(
+        "With ``records``, the fields of the levels above that each record gets: ``all``, or names. A field of the "
+        "document becomes ``_parent_NAME``, one of a level below ``_parent_LEVEL_NAME``.",
+        metavar="all|FIELD",
+        help="With --records: a field above the records that each of them gets, as _parent_FIELD; can be repeated. "
+        "all: every field.",
+        setting="all, or a list of fields")]
     envelope: Annotated[str | Mapping[str, Any] | None, Option(
         "``debezium`` if each document describes the change of a row: the records are then the rows, with the "
         "operation, the source and the rest of the document in fields such as ``_op``. Or a mapping with the names "

@@ -36,6 +36,7 @@ from widen.ingestion.toml_files import read_toml
 from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
+from widen.json.record_path import ALL, RecordPath, parse_record_path
 from widen.model.argument_types import has_type
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
@@ -125,6 +126,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         max_record_bytes=_parse_scalar(given, "max_record_size", policy.max_record_bytes, _parse_size),
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
         enables_widening=_parse_scalar(given, "enable_type_widening", policy.enables_widening, _parse_boolean),
+        record_path=_parse_records(given, policy.record_path),
         envelope=_parse_scalar(given, "envelope", policy.envelope, _parse_envelope),
     )
 
@@ -199,6 +201,23 @@ def _parse_numbers(place: str, value: object) -> Numbers:
         return Numbers(value)
     except ValueError:
         raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['numbers']}.") from None
+
+
+def _parse_records(given: _PolicySource, known: RecordPath | None) -> RecordPath | None:
+    if (text := given.values.get("records")) is not None:
+        place = given.place("records")
+        if not isinstance(text, str):
+            raise InvalidOption(option=place, value=text, expected=f"Must be {SETTINGS['records']}.")
+        known = parse_record_path(text, frozenset() if known is None else known.keep, option=place)
+    if (keep := given.values.get("keep")) is None:
+        return known
+    place = given.place("keep")
+    if known is None:
+        raise InvalidOption(option=place, value=keep, expected="Needs records, the path below which fields are kept.")
+    names = [keep] if isinstance(keep, str) else list(keep)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise InvalidOption(option=place, value=keep, expected=f"Must be {SETTINGS['keep']}.")
+    return replace(known, keep=None if names == [ALL] else frozenset(names))
 
 
 def _parse_envelope(place: str, value: Any) -> Envelope:
@@ -460,6 +479,7 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
         **switches,
         storage_options=dict(storage_options or {}),
         max_record_bytes=policy.max_record_bytes,
+        record_path=policy.record_path,
         has_envelopes=policy.envelope is not None,
     )
     layout_of = arguments.get("layout_of")

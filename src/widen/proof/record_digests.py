@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from io import BytesIO
 from itertools import islice
 from typing import Any, BinaryIO
 from zlib import crc32
@@ -26,6 +27,7 @@ from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.known_names import KnownNames, learn_names
+from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
     RECORD,
@@ -231,6 +233,7 @@ class SourceDigester:
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
+        self._path = policy.record_path
         self._copy = partial(SourceDigester, schema, policy, layout, limit)
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
         # Python reads what the native reader does not know: a sample of the fields, envelopes, and defaults.
@@ -253,6 +256,9 @@ class SourceDigester:
 
     def add_lines(self, block: bytes, file_values: FileValues = ()) -> None:
         """Add the records on lines."""
+        if self._path is not None:
+            self.add_texts(block.splitlines(), file_values)
+            return
         spans = [(0, len(block))]
         if self._native is not None:
             spans = self._native.add(block, _to_json_fields(file_values))
@@ -260,11 +266,26 @@ class SourceDigester:
 
     def add_file(self, data: bytes, file_values: FileValues = ()) -> None:
         """Add the records of a file in any form."""
+        if self._path is not None:
+            self._add_nested(read_nested_file(BytesIO(data), self._path), file_values)
+            return
         spans = None if self._native is None else self._native.add_file(data, _to_json_fields(file_values))
         if spans is None:
             self._sum.add(self._encoder.encode_file(data, file_values))
         else:
             self._add_lines(data, spans, file_values)
+
+    def add_open_file(self, file: BinaryIO, name: str, file_values: FileValues = ()) -> None:
+        """Add the records of a file in any form: below a path, of a document that may be larger than memory."""
+        if self._path is None:
+            self.add_file(file.read(), file_values)
+        else:
+            self._add_nested(read_nested_file(file, self._path, name), file_values)
+
+    def _add_nested(self, texts: Iterator[NestedText], file_values: FileValues) -> None:
+        while some := list(islice(texts, _ROWS)):
+            self._add_records([text for text, is_record in some if is_record], file_values)
+            self.add_refused((text for text, is_record in some if not is_record), file_values)
 
     def add_csv(self, file: BinaryIO, form: CsvForm, file_values: FileValues = ()) -> None:
         """Add the rows of a CSV file. A large one is read in blocks, so that it needs little memory."""
@@ -318,7 +339,13 @@ class SourceDigester:
             self.add_refused((row.text for row in some if not row.is_record), file_values)
 
     def add_texts(self, texts: Sequence[bytes], file_values: FileValues = ()) -> None:
-        """Add the records in texts; each text is a record, records, or corrupt."""
+        """Add the records in texts; each text is a record, records, or corrupt, or has records below a path."""
+        if self._path is not None:
+            self._add_nested(all_nested_texts(texts, self._path), file_values)
+        else:
+            self._add_records(texts, file_values)
+
+    def _add_records(self, texts: Sequence[bytes], file_values: FileValues) -> None:
         if self._native is not None:
             texts = [texts[index] for index in self._native.add_texts(texts, _to_json_fields(file_values))]
         self._sum.add(self._encoder.encode_texts(texts, file_values))

@@ -83,6 +83,7 @@ class SourceReader:
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
         self._envelope, self._allows_nan = policy.envelope, policy.allows_nan
+        self._has_documents = policy.record_path is not None
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
@@ -131,6 +132,11 @@ class SourceReader:
     def read_refused(self, text: bytes, file_values: FileValues = ()) -> Iterator[ExpectedRow]:
         """Yield the row of a text that is not a record, even if it looks like one."""
         form, hidden = to_corrupt_form(self._redactor.redact(text)), int(self._redactor.is_redacting)
+        if not self._keeps_corrupt and self._has_documents and not hidden:
+            # In the quarantine, an object without the path looks like a record.
+            form = self.read_quarantined_records(text.decode(errors="replace"))
+            yield ExpectedRow(form, count_form(form))
+            return
         if not (self._keeps_corrupt and isinstance(file_values, PlacedFileValues)):
             yield ExpectedRow(form, 1, hidden)
             return

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from widen.errors import CorruptFile
 from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.json.record_path import FoundTexts, RecordFinder, RecordPath
 from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
 from widen.model.native_kernel import find_kernel
@@ -273,14 +274,15 @@ def pack_ranges(ranges: Sequence[FileRange], limit: int) -> list[list[FileRange]
     return tasks
 
 
-def read_range_groups(text: bytes) -> Iterator[TextGroup]:
+def read_range_groups(text: bytes, path: RecordPath | None = None) -> Iterator[TextGroup]:
     """Yield the texts of the ranges of a task.
 
     Args:
         text: The list of ranges as JSON.
+        path: Where large documents have their records.
     """
     for part in msgspec.json.decode(text, type=list[FileRange]):
-        yield from _read_range(part)
+        yield from _read_range(part, path)
 
 
 def replace_limit(part: FileRange, limit: int) -> FileRange:
@@ -288,10 +290,10 @@ def replace_limit(part: FileRange, limit: int) -> FileRange:
     return msgspec.structs.replace(part, limit=limit)
 
 
-def _read_range(part: FileRange) -> Iterator[TextGroup]:
+def _read_range(part: FileRange, path: RecordPath | None) -> Iterator[TextGroup]:
     with open_file(part.uri) as file:
         if part.is_whole:
-            yield from _read_whole(file, part)
+            yield from _read_whole(file, part, path)
             return
         for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
             if not part.start:
@@ -299,12 +301,14 @@ def _read_range(part: FileRange) -> Iterator[TextGroup]:
             yield TextGroup(part.uri, part.start, False, lines)
 
 
-def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
+def _read_whole(file: BinaryIO, part: FileRange, path: RecordPath | None) -> Iterator[TextGroup]:
     """Yield a file in any form. What is too large to be held is read by lines, or record by record."""
     content = file.read(MAX_WHOLE_FILE_BYTES + 1)
     ensure_file_readable(content[:SNIFFED_BYTES], part.uri)
     if part.is_small and len(content) <= MAX_WHOLE_FILE_BYTES:
-        if len(content) > part.limit and any(len(text) > part.limit for text in split_records(content)):
+        # Below a path, the records are checked, and not their documents.
+        is_long = path is None and len(content) > part.limit
+        if is_long and any(len(text) > part.limit for text in split_records(content)):
             raise record_too_long(part.uri, 0, part.limit)
         yield TextGroup(part.uri, 0, True, [content])
         return
@@ -312,6 +316,9 @@ def _read_whole(file: BinaryIO, part: FileRange) -> Iterator[TextGroup]:
     if begins_with_line(content[:HEAD_BYTES]) and not part.is_multi_line:
         for lines in read_lines(joined, 0, sys.maxsize, limit=part.limit, path=part.uri):
             yield TextGroup(part.uri, 0, False, lines)
+        return
+    if path is not None:
+        yield from map(partial(found_group, part.uri), RecordFinder(path, part.limit).stream(joined, part.uri))
         return
     for texts in read_outermost_records(joined, part.uri, part.limit):
         yield TextGroup(part.uri, 0, False, texts)
@@ -613,9 +620,9 @@ RAW_SCHEMA = f"{TEXT} binary, {FILE} string, {PART} bigint, {WHOLE} boolean"
 
 _RAW = pa.schema([(TEXT, pa.binary()), (FILE, pa.string()), (PART, pa.int64()), (WHOLE, pa.bool_())])
 
-RANGES_PART, CSV_RANGES_PART, REFUSED_PART = -1, -2, -3
-"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; and in rows with
-`RefusedTexts`."""
+RANGES_PART, CSV_RANGES_PART, REFUSED_PART, FOUND_PART = -1, -2, -3, -4
+"""The values of `PART` in rows whose text is a list of ranges: of JSON, and of CSV with its dialect; in rows with
+`RefusedTexts`; and in rows with `FoundTexts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -628,6 +635,7 @@ class TextGroup:
         is_whole: Whether each text is a whole file or one record.
         lines: The line of each text in the file; None if the texts are all the lines of the file.
         reasons: Why each text is not a record; None if they have to be parsed.
+        is_found: Whether the texts are those below a path, and not the documents that have them.
     """
 
     file: str
@@ -636,6 +644,13 @@ class TextGroup:
     texts: list[bytes]
     lines: Sequence[int] | None = None
     reasons: Sequence[str] | None = None
+    is_found: bool = False
+
+
+def found_group(file: str, found: FoundTexts) -> TextGroup:
+    """Return texts below a path as adjacent texts of a file."""
+    reasons = [found.reason] * len(found.texts) if found.reason else None
+    return TextGroup(file, 0, False, found.texts, reasons=reasons, is_found=True)
 
 
 class RefusedTexts(msgspec.Struct, frozen=True, array_like=True):

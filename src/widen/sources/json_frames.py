@@ -11,17 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
+from itertools import chain
 from math import ceil
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from widen.errors import InvalidOption, SourceError
 from widen.json.document import BOM, MAX_RECORD_BYTES, RecordSplitter
+from widen.json.record_path import RecordFinder, RecordPath
 from widen.model.types import quote_name
 from widen.proof.source_reader import FileTasks, ProofFile
 from widen.sources.file_ranges import (
     FILE,
+    FOUND_PART,
     PART,
     RANGES_PART,
     RAW_SCHEMA,
@@ -66,19 +70,24 @@ _FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
 
 @dataclass(frozen=True)
 class JsonFiles:
-    """JSON files. The beginnings of large files are read once, to detect their forms."""
+    """JSON files. The beginnings of large files are read once, to detect their forms.
+
+    Args:
+        path: Where large documents have their records.
+    """
 
     spark: Session
     source: SourceFiles
     limit: int = MAX_RECORD_BYTES
+    path: RecordPath | None = None
 
     def read(self) -> RawTexts:
         """Return the raw batch of the files. The tasks read plain local files themselves."""
         spark, source = self.spark, self.source
         if not can_read(spark, source.files):
-            return read_json_by_spark(spark, source, self.limit)
+            return read_json_by_spark(spark, source, self.limit, self.path)
         small, lined, streamed = self._forms
-        if is_local(spark):  # a task here reads a file of any form, record by record
+        if is_local(spark) or self.path is not None:  # a task here reads a file of any form, record by record
             small, streamed = [*small, *streamed], []
         partitions = count_partitions(spark, source)
         multi = is_multi_line(source)
@@ -94,10 +103,15 @@ class JsonFiles:
     def find_tasks(self) -> FileTasks | None:
         """Return the files for the tasks of the proof; None if Spark has to read them."""
         spark, source = self.spark, self.source
-        if not (is_driver(spark) and can_read(spark, source.files)) or any(file.is_compressed for file in source.files):
+        if not (is_driver(spark) and can_read(spark, source.files)):
             return None
         small, lined, streamed = self._forms
-        files = [ProofFile(file.uri, file.size_bytes, is_small(file)) for file in (*small, *lined)]
+        if self.path is not None:  # the proof finds the records below a path in a file of any form
+            small, streamed = [*small, *streamed], []
+        elif any(file.is_compressed for file in source.files):
+            return None
+        files = [ProofFile(file.uri, file.size_bytes, True) for file in small]
+        files += [ProofFile(file.uri, file.size_bytes, False) for file in lined]
         limit = task_bytes(source.files, count_partitions(spark, source))
         count = ceil(source.text_bytes / limit) or 1
         return None if streamed else FileTasks(tuple(files), count, are_few(spark, source.files))
@@ -135,8 +149,23 @@ SPLITS = "only it splits these files"
 """Why the texts of a source are read by Spark."""
 
 
-def read_json_by_spark(session: Session, source: SourceFiles, limit: int = MAX_RECORD_BYTES) -> DataFrame:
-    """Return the raw batch of JSON files; Spark reads the large ones."""
+def read_json_by_spark(
+    session: Session,
+    source: SourceFiles,
+    limit: int = MAX_RECORD_BYTES,
+    path: RecordPath | None = None,
+    *,
+    finds: bool = True,
+) -> DataFrame:
+    """Return the raw batch of JSON files; Spark reads the large ones.
+
+    Args:
+        path: Where large documents have their records.
+        finds: Whether these may be found here; otherwise documents have to be small or on lines.
+
+    Raises:
+        InvalidOption: a document is large.
+    """
     small = [file for file in source.files if is_small(file)]
     frames = [whole_files(session, source, small)] if small else []
     large = [file.path for file in source.files if not is_small(file)]
@@ -147,9 +176,16 @@ def read_json_by_spark(session: Session, source: SourceFiles, limit: int = MAX_R
     if not is_multi_line(source):
         with ThreadPoolExecutor(_PARALLEL_CHECKS) as pool:
             is_lined_by_path = dict(zip(large, pool.map(partial(has_lines, spark), large), strict=True))
-    lines = [path for path, is_lined in is_lined_by_path.items() if is_lined]
+    lines = [file for file, is_lined in is_lined_by_path.items() if is_lined]
     frames += [text_lines(spark, lines)] if lines else []
-    frames += [_stream_records(spark, path, limit) for path in large if not is_lined_by_path[path]]
+    streamed = [file for file in large if not is_lined_by_path[file]]
+    if streamed and path is not None and not finds:
+        expected = (
+            "Spark reads these documents, and it cannot read them again to verify the records below a path. Verify "
+            "them with engine=local (--engine local), or write a document on each line."
+        )
+        raise InvalidOption(option="verify", value=streamed[0], expected=expected)
+    frames += [_stream_records(spark, file, limit, path) for file in streamed]
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -254,17 +290,28 @@ def _file() -> Column:
     return F.col("_metadata.file_path").alias(FILE)
 
 
-def _stream_records(spark: SparkSession, path: str, limit: int) -> DataFrame:
+def _stream_records(spark: SparkSession, file: str, limit: int, path: RecordPath | None = None) -> DataFrame:
     """Return the records of a large file without one record per line, as a raw batch."""
     start, size = F.col("_metadata.file_block_start").alias(PART), F.col("_metadata.file_size").alias(_SIZE)
     # Every record ends with a brace, so no piece is longer than a record.
-    pieces = keep_file_order(_lines(spark, [as_literal(path)], "}").select(_text(), _file(), start, size))
-    is_compressed = path.lower().endswith(COMPRESSION_ENDINGS[1:])
-    return pieces.mapInArrow(partial(_records, is_compressed, limit), RAW_SCHEMA)
+    pieces = keep_file_order(_lines(spark, [as_literal(file)], "}").select(_text(), _file(), start, size))
+    is_compressed = file.lower().endswith(COMPRESSION_ENDINGS[1:])
+    read = partial(_records, is_compressed, limit) if path is None else partial(_found, path, is_compressed, limit)
+    return pieces.mapInArrow(read, RAW_SCHEMA)
 
 
 def _records(is_compressed: bool, limit: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    splitter, last_start, path, size = RecordSplitter(limit=limit), 0, "", 0
+    splitter, path, size = RecordSplitter(limit=limit), "", 0
+    for pieces, path, size in _read_pieces(batches):  # noqa: B007
+        splitter.source = path
+        yield as_raw_records([text for piece in pieces for text in splitter.records(piece)], path)
+    # The size of a compressed file does not say where its text ends.
+    yield as_raw_records(list(splitter.rest(None if is_compressed else size)), path)
+
+
+def _read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[bytes], str, int]]:
+    """Yield the pieces of a file, with its path and its size."""
+    last_start = 0
     for batch in batches:
         pieces, paths, starts, sizes = (column.to_pylist() for column in batch.columns)
         # Spark does not promise the order of the splits in a task, and a record cut in two would be lost silently.
@@ -272,11 +319,52 @@ def _records(is_compressed: bool, limit: int, batches: Iterable[pa.RecordBatch])
             raise SourceError(
                 source=paths[0], reason=_OUT_OF_ORDER, fix="Write the file as JSON lines, with one record per line."
             )
-        last_start, path, size = starts[-1], paths[-1], sizes[-1]
-        splitter.source = path
-        yield as_raw_records([text for piece in pieces for text in splitter.records(piece)], path)
-    # The size of a compressed file does not say where its text ends.
-    yield as_raw_records(list(splitter.rest(None if is_compressed else size)), path)
+        last_start = starts[-1]
+        yield pieces, paths[-1], sizes[-1]
 
 
 _OUT_OF_ORDER = "Spark does not read the parts of the large file in order, and a record may span two parts"
+
+
+def _found(
+    path: RecordPath, is_compressed: bool, limit: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records below a path."""
+    parts = _read_pieces(batches)
+    first = next(parts, None)
+    if first is None:
+        return
+    _, name, size = first
+    joined: Any = _JoinedPieces(chain([first], parts), None if is_compressed else size)
+    for found in RecordFinder(path, limit).stream(joined, name):
+        row = {TEXT: msgspec.msgpack.encode(found), FILE: name, PART: FOUND_PART, WHOLE: False}
+        yield pa.RecordBatch.from_pylist([row])
+
+
+class _JoinedPieces:
+    """The text of a file from its pieces, each of which ended with a brace.
+
+    Args:
+        size_bytes: The size of the text; None if it is unknown.
+    """
+
+    def __init__(self, parts: Iterator[tuple[list[bytes], str, int]], size_bytes: int | None) -> None:
+        self._pieces = (piece for pieces, _, _ in parts for piece in pieces)
+        self._last, self._size, self._read = next(self._pieces, None), size_bytes, 0
+
+    def read(self, size: int) -> bytes:
+        """Return at least so many bytes; nothing at the end."""
+        blocks, count = [], 0
+        while self._last is not None and count < size:
+            piece, self._last = self._last, next(self._pieces, None)
+            self._read += len(piece) + 1
+            # The last piece is what follows the last brace, or ends with it.
+            is_end = self._last is None and not self._ends_with_brace(piece)
+            blocks.append(piece if is_end else piece + b"}")
+            count += len(blocks[-1])
+        return b"".join(blocks)
+
+    def _ends_with_brace(self, piece: bytes) -> bool:
+        if self._size is None:
+            return bool(piece.strip(b" \t\r\n,]"))
+        return self._read in (self._size, self._size - len(BOM))

@@ -27,6 +27,7 @@ from widen.evolution.policy import Policy
 from widen.files.arrow_types import to_arrow_schema
 from widen.frames.table_writers import BATCH_ROWS, TaskFiles, cast_array, read_file
 from widen.json.document import BOM
+from widen.json.record_path import RecordPath
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.types import StructType
 from widen.proof.canonical import (
@@ -38,6 +39,7 @@ from widen.proof.canonical import (
     find_differences,
 )
 from widen.proof.json_reader import split_into_parts, split_lines
+from widen.proof.nested_records import all_nested_texts, read_nested_file
 from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers, read_csv_texts
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
 from widen.proof.row_reader import RowReader
@@ -457,7 +459,8 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     fields, tasks = source.fields, source.tasks
     # Where a key may be data, or be rescued, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    is_plain = build_proof_rules(schema, policy).is_plain and policy.envelope is None and not read_defaults(schema)
+    is_document = policy.envelope is not None or policy.record_path is not None
+    is_plain = build_proof_rules(schema, policy).is_plain and not is_document and not read_defaults(schema)
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
     # Where this process would read the texts for a sample, it parses all of them in the same time.
     has_layout = has_layout and not (tasks is None and is_local(source.spark))
@@ -595,7 +598,7 @@ def _complete_lines(head: bytes) -> bytes:
 def _read_texts(
     schema: StructType, policy: Policy, files: FileValueReader | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[RecordForm]:
-    reader, positions = SourceReader(schema, policy), _TextPositions()
+    reader, positions = SourceReader(schema, policy), _TextPositions(policy.record_path)
     values_of = cache(files.read) if files else _no_file_values
     for batch in batches:
         for text, file, place in positions.texts(batch):
@@ -637,14 +640,18 @@ def _read_files(
         values, uri = values_of(part.file.uri), part.file.uri
         name = f"{uri} from byte {part.start}" if part.start else uri
         with open_file(uri) as file:
-            for number, (text, is_refused) in enumerate(_texts_of(file, part), 1):
+            for number, (text, is_refused) in enumerate(_texts_of(file, part, policy.record_path), 1):
                 for row in reader.read_refused(text, values) if is_refused else reader.read(text, values):
                     yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}", row.deletes)
 
 
-def _texts_of(file: BinaryIO, part: FilePart) -> Iterator[tuple[bytes, bool]]:
+def _texts_of(file: BinaryIO, part: FilePart, path: RecordPath | None) -> Iterator[tuple[bytes, bool]]:
     """Yield the texts of a part of a file, each with whether it is known not to be a record."""
-    if part.file.csv is not None:
+    if path is not None:
+        lines = (line for block in read_proof_blocks(file, part.start, part.end) for line in block.splitlines())
+        found = read_nested_file(file, path, part.file.uri) if part.file.is_whole else all_nested_texts(lines, path)
+        yield from ((text, not is_record) for text, is_record in found)
+    elif part.file.csv is not None:
         yield from ((text.text, not text.is_record) for text in read_csv_texts(file, part.file.csv))
     elif part.file.is_whole:
         yield from ((text, False) for text in split_into_parts(file.read()))
@@ -672,14 +679,14 @@ def _sum_texts(
                 digester.add_refused(refused, values_of(file))
             elif is_whole:
                 for text in texts:
-                    _add_whole(digester, text, values_of(file))
+                    _add_whole(digester, text, values_of(file), has_path=policy.record_path is not None)
             else:
                 digester.add_texts(texts, values_of(file))
     return digester.sum()
 
 
-def _add_whole(digester: SourceDigester, text: bytes, file_values: FileValues) -> None:
-    if len(text) <= MAX_WHOLE_FILE_BYTES:
+def _add_whole(digester: SourceDigester, text: bytes, file_values: FileValues, *, has_path: bool) -> None:
+    if len(text) <= MAX_WHOLE_FILE_BYTES or has_path:
         digester.add_file(text, file_values)
     else:
         digester.add_texts(list(_split_whole(text)), file_values)
@@ -717,7 +724,7 @@ def _sum_files(
                 digester.add_csv(file, part.file.csv, values)
                 continue
             if part.file.is_whole:
-                digester.add_file(file.read(), values)
+                digester.add_open_file(file, part.file.uri, values)
                 continue
             for block in read_proof_blocks(file, part.start, part.end):
                 digester.add_lines(block, values)
@@ -805,7 +812,8 @@ def _no_file_values(file: str) -> FileValues:
 class _TextPositions:
     """Numbers the texts of each file or split."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: RecordPath | None) -> None:
+        self._path = path
         self._split: tuple[str, int] = ("", 0)
         self._number = 0
 
@@ -816,12 +824,18 @@ class _TextPositions:
             if part == REFUSED_PART:
                 yield from ((each, file, None) for each in read_refused(text).texts)
                 continue
+            if is_whole and self._path is not None:
+                found = enumerate(read_nested_file(BytesIO(text), self._path, file), 1)
+                yield from ((each, file, f"{file}:{number}" if fits else None) for number, (each, fits) in found)
+                continue
             if is_whole:
                 yield from ((each, file, f"{file}:{number}") for number, each in enumerate(_split_whole(text), 1))
                 continue
             self._number = self._number + 1 if self._split == (file, part) else 1
             self._split = file, part
-            yield text, file, f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
+            place = f"{file} from byte {part}:{self._number}" if part else f"{file}:{self._number}"
+            for each, fits in all_nested_texts([text], self._path):
+                yield each, file, place if fits else None
 
 
 def _read_rows(schema: StructType, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[RecordForm]:

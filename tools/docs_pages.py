@@ -108,6 +108,8 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--limit": "10",
     "--mask": "customer.email",
     "--max-bytes": "1000000000",
+    "--nanos": "truncate",
+    "--integral-doubles": "convert",
     "--max-columns": "500",
     "--max-corrupt": "1%",
     "--max-files": "1000",

@@ -17,7 +17,6 @@ FEW = (
     ("another separator", "park", False),
     ("keys that are data", "skip", True),
     ("nanoseconds in Parquet", "skip", False),
-    ("times of day in Parquet", "neither", False),
     ("half of ORC", "skip", False),
     ("half of Avro", "skip", False),
     ("nanoseconds in ORC", "park", True),

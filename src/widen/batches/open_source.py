@@ -24,7 +24,7 @@ from widen.frames.scan import read_snapshot
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
 from widen.json.record_path import RecordPath
-from widen.limits import REMOTE_FILES
+from widen.limits import DRIVER_FOOTERS, REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
@@ -32,7 +32,15 @@ from widen.proof.canonical import canonical_instant
 from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
-from widen.sources.converted_files import EXTRAS, convert_files, find_unconvertible, is_converted
+from widen.sources.arrow_columns import ColumnRules
+from widen.sources.converted_files import (
+    EXTRAS,
+    OddTypes,
+    convert_files,
+    converts_integers,
+    find_unconvertible,
+    is_converted,
+)
 from widen.sources.csv_detection import CsvDialects, find_dialects, to_read_as
 from widen.sources.csv_dialect import named_properties, parse_dialect
 from widen.sources.csv_frames import (
@@ -126,6 +134,7 @@ class BatchReader:
         max_record_bytes: Maximum size of a record or a line of text, after decompression.
         record_path: Where documents have their records; the documents must be JSON.
         has_envelopes: Whether the records are in envelopes, which must be JSON.
+        column_rules: What becomes of values of columns that a table holds in one of several ways.
     """
 
     format: FileFormat | None = None
@@ -139,6 +148,7 @@ class BatchReader:
     max_record_bytes: int = MAX_RECORD_BYTES
     record_path: RecordPath | None = None
     has_envelopes: bool = False
+    column_rules: ColumnRules = field(default_factory=ColumnRules)
 
     def for_table(self, schema: StructType | None) -> BatchReader:
         """Return the reader for a table; a header must have one of its fields.
@@ -234,13 +244,16 @@ class BatchReader:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
-        if is_converted(source) and not is_on_executors(spark):
-            return open_converted(spark, source, file_fields, names)
+        if self._is_converted(spark, source):
+            return open_converted(spark, source, file_fields, names, self.column_rules)
         if source.format.is_typed:
             open_on_spark = partial(_open_columns, spark, source, file_fields, names)
             here = None
             if is_local(spark):
-                here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
+                try:
+                    here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
+                except OddTypes:
+                    return open_converted(spark, source, file_fields, names, self.column_rules)
             return self._check(here or open_on_spark({}), file_fields if names else None)
         readers = self._text_readers(spark, source)
         read = readers.read
@@ -260,15 +273,23 @@ class BatchReader:
             ),
         )
 
+    def _is_converted(self, spark: Session, source: SourceFiles) -> bool:
+        """Return whether this process converts the files before anything else reads them."""
+        if is_on_executors(spark):
+            return False
+        if is_converted(source) or converts_integers(source, self.column_rules):
+            return True
+        return not is_local(spark) and _has_odd_types(source)
+
     def _find_probe(self, spark: Session, source: SourceFiles) -> Probe:
         """Return a reader that reads all files once to find the unreadable ones."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
-        if is_converted(source) and not is_on_executors(spark):
-            return find_unconvertible
+        if self._is_converted(spark, source):
+            return partial(find_unconvertible, rules=self.column_rules)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
             return partial(_probe_columns, require_spark(spark, READS))
-        return partial(_probe_parquet, spark)
+        return partial(_probe_parquet, spark, self.column_rules)
 
     def _probe(self, spark: Session, source: SourceFiles) -> dict[str, WidenError]:
         """Return why files cannot be read, by their paths: all of them in this process, else the first one."""
@@ -467,11 +488,22 @@ def _open_columns_here(
     return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
 
 
-def open_converted(spark: Session, source: SourceFiles, file_fields: FileFields, names: frozenset[str]) -> CheckedBatch:
+def _has_odd_types(source: SourceFiles) -> bool:
+    """Return whether Parquet files have types that Spark does not read."""
+    from widen.batches.parquet_batch import has_odd_types
+
+    if source.format is not FileFormat.PARQUET or len(source.files) > DRIVER_FOOTERS:
+        return False
+    return why_unreadable(source.files) is None and has_odd_types(source.files)
+
+
+def open_converted(
+    spark: Session, source: SourceFiles, file_fields: FileFields, names: frozenset[str], rules: ColumnRules
+) -> CheckedBatch:
     """Return files whose records this process writes to Parquet files first as a batch."""
     from widen.batches.checked_batch import CheckedBatch
 
-    converted = convert_files(source, file_fields)
+    converted = convert_files(source, file_fields, rules)
     # The Parquet files have the fields of the source files as columns.
     given = FileFields(False, None)
     open_on_spark = partial(_open_columns, spark, converted.stored, given, names)
@@ -480,7 +512,8 @@ def open_converted(spark: Session, source: SourceFiles, file_fields: FileFields,
         batch = _open_columns_here(spark, converted.stored, given, names, open_on_spark)
         if batch is not None:
             origins = {each.file.uri: each for each in converted.files}
-            batch = replace(batch, parts=[replace(part, origins=origins) for part in batch.parts])
+            parts = [replace(part, origins=origins) for part in batch.parts]
+            batch = replace(batch, kind=_KINDS[source.format], parts=parts)
     batch = batch or open_on_spark({})
     batch = replace(batch, name=source.name, left_out=source.left_out, files=source.files)
     return CheckedBatch(batch, source.name, file_fields if names else None, converted=converted)
@@ -608,13 +641,13 @@ def _find_fault(source: SourceFiles, read: Callable[[], object]) -> dict[str, Wi
     return {}
 
 
-def _probe_parquet(spark: Session, source: SourceFiles) -> Mapping[str, WidenError]:
+def _probe_parquet(spark: Session, rules: ColumnRules, source: SourceFiles) -> Mapping[str, WidenError]:
     """Return why Parquet files cannot be read, as this process finds it, or Spark where Arrow cannot tell."""
     from widen.batches.parquet_batch import find_bad_parquet
 
     try:
         if is_local(spark):
-            return find_bad_parquet(source.files)
+            return find_bad_parquet(source, rules)
         reason = READS
     except NotLocal as error:
         reason = str(error)

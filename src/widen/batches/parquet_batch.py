@@ -51,7 +51,6 @@ from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, c
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import (
     HEAD_RECORDS,
-    WRITE_MICROSECONDS,
     fill_voids,
     is_untouched,
     is_void,
@@ -114,7 +113,8 @@ from widen.model.types import (
 from widen.proof.source_reader import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
-from widen.sources.converted_files import ConvertedFile
+from widen.sources.arrow_columns import ColumnRules
+from widen.sources.converted_files import ConvertedFile, OddTypes, find_unconvertible
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
 from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
@@ -590,16 +590,35 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
     return [_to_part(tuple(files), merged, footers, file_fields)]
 
 
-def find_bad_parquet(files: Sequence[SourceFile]) -> dict[str, WidenError]:
-    """Return why each file that cannot be read is bad, by its path. All values of the files are read."""
+def has_odd_types(files: Sequence[SourceFile]) -> bool:
+    """Return whether a file has columns of a type that Spark does not read."""
+    for file, stored in _read_stored([file for file in files if file.size_bytes]):
+        try:
+            if not isinstance(stored, WidenError):
+                _read_schema(file, *stored)
+        except OddTypes:
+            return True
+        except (NotLocal, CorruptFile):
+            continue
+    return False
+
+
+def find_bad_parquet(source: SourceFiles, rules: ColumnRules) -> dict[str, WidenError]:
+    """Return why each file that cannot be read is bad, by its path. All values of the files are read.
+
+    Args:
+        rules: What becomes of values of columns that a table holds in one of several ways.
+    """
     faults: dict[str, WidenError] = {}
     good = []
-    for file, stored in _read_stored([file for file in files if file.size_bytes]):
+    for file, stored in _read_stored([file for file in source.files if file.size_bytes]):
         try:
             if isinstance(stored, WidenError):
                 raise stored
             _read_schema(file, *stored)
             good.append(file)
+        except OddTypes:
+            faults |= find_unconvertible(replace(source, files=(file,)), rules)
         except (CorruptFile, SourceContentError) as error:
             faults[file.path] = error
     found = zip(good, map_files(_find_fault, good), strict=True)
@@ -693,6 +712,7 @@ def _read_schema(
 
     Raises:
         NotLocal: Arrow may read the file in another way than Spark.
+        OddTypes: Spark does not read it.
     """
     columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
     try:
@@ -701,7 +721,7 @@ def _read_schema(
         raise _damaged(file.path, error) from error
     # Arrow reads INT96 as nanoseconds; Spark reads it.
     if not any(footer.schema.column(at).physical_type == "INT96" for at in range(footer.num_columns)):
-        _ensure_types_exist(file, stored_columns)
+        _ensure_types_exist(stored_columns)
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
         raise NotLocal(f"{file.path} has dates of the Julian calendar")
     schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
@@ -728,18 +748,14 @@ def _read_schema(
     return schema, counts
 
 
-def _ensure_types_exist(file: SourceFile, columns: Iterable[pa.Field]) -> None:
-    """Check that every column has a type that tables support: Spark also refuses the file.
+def _ensure_types_exist(columns: Iterable[pa.Field]) -> None:
+    """Check that Spark reads the type of every column.
 
     Raises:
-        SourceContentError: a column has such a type.
+        OddTypes: it does not read one.
     """
-    for column in columns:
-        for inner in _inner_types(column.type):
-            fix = next((fix for is_such, fix in _WITHOUT_COLUMN if is_such(inner)), None)
-            if fix is not None:
-                reason = f"no column of a table has the type {inner} of {column.name}"
-                raise SourceContentError(source=file.path, reason=reason, fix=fix)
+    if any(is_odd(inner) for column in columns for inner in _inner_types(column.type) for is_odd in _ODD_TYPES):
+        raise OddTypes
 
 
 def _inner_types(found: pa.DataType) -> Iterator[pa.DataType]:
@@ -750,13 +766,15 @@ def _inner_types(found: pa.DataType) -> Iterator[pa.DataType]:
 
 _MOST_DIGITS = 38
 
-_WITHOUT_COLUMN: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
-    (lambda found: pa.types.is_timestamp(found) and found.unit == "ns", WRITE_MICROSECONDS),
-    (pa.types.is_time, "Write times of day as strings or integers."),
-    (lambda found: pa.types.is_decimal(found) and found.precision > _MOST_DIGITS, "Write at most 38 digits, or text."),
-    (pa.types.is_float16, "Write floats of 32 bits."),
+_ODD_TYPES: Sequence[Callable[[pa.DataType], bool]] = (
+    lambda found: pa.types.is_timestamp(found) and found.unit == "ns",
+    pa.types.is_time,
+    pa.types.is_duration,
+    lambda found: pa.types.is_decimal(found) and found.precision > _MOST_DIGITS,
+    pa.types.is_float16,
+    lambda found: isinstance(found, pa.BaseExtensionType),
 )
-"""The Parquet types that neither Spark reads nor a table has, and what to do about them."""
+"""The Parquet types that Spark does not read. Files with one are converted first."""
 
 
 def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructType) -> None:

@@ -61,6 +61,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("max_files", "max_bytes"), _OF_SOURCE),
     **dict.fromkeys(("once", "every_seconds"), "Use trigger(availableNow=True) or trigger(processingTime=…)."),
     "nan": "It is for data in memory; the columns of a sink are those of Spark.",
+    **dict.fromkeys(("nanos", "integral_doubles"), "The columns of a sink are those of Spark."),
     "engine": "A sink works in the process that Spark gives it.",
     "format": "The option ingest says what the rows are: json or rows.",
     "plan_hash": "Many batches have no single plan.",

@@ -144,6 +144,18 @@ class ReadOptions(TypedDict, total=False):
         "would write them; otherwise they stay strings. 12.50 becomes a number only with ``numbers``.",
         default=False,
         help="Read CSV values as numbers and booleans where that is exact.")]
+    nanos: Annotated[str, Option(
+        "What becomes of times with nanoseconds that microseconds do not hold, in Parquet, Avro and data in memory: "
+        "``error``, ``truncate`` (the digits after the microseconds are cut) or ``text`` (records with one have the "
+        "field as text). Times that microseconds hold stay times.",
+        default="error", choices=("error", "truncate", "text"),
+        help="What becomes of times with nanoseconds that microseconds do not hold: an error, cut off, or text.")]
+    integral_doubles: Annotated[str, Option(
+        "What becomes of columns of floats in Parquet and data in memory of which each value is an integer or NaN, as "
+        "pandas writes integers with missing values: ``keep`` (the default), or ``convert`` them to ``bigint``, with "
+        "null instead of NaN.",
+        default="keep", choices=("keep", "convert"),
+        help="Read columns of floats as integers where each value is an integer or NaN, which becomes null.")]
 
 
 class NumberOptions(TypedDict, total=False):

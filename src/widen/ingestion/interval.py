@@ -241,7 +241,8 @@ def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
 
 def _staged(source: AnySource, reader: BatchReader, options: Mapping[str, Any]) -> AbstractContextManager[IngestSource]:
     """Return a source whose records are in files or in a DataFrame of Spark."""
-    given = StagingOptions(reader.format, reader.options, parse_nan(options["nan"]), reader.loaded_at)
+    nan = parse_nan(options["nan"])
+    given = StagingOptions(reader.format, reader.options, nan, reader.column_rules, reader.loaded_at)
     return staged_source(source, given)
 
 

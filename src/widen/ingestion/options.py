@@ -43,6 +43,7 @@ from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, Unpack, declared
 from widen.model.types import StructType, quote_name, similarity_key
 from widen.schema.source_metadata import to_layout
+from widen.sources.arrow_columns import ColumnRules, IntegralDoubles, Nanos, parse_integral_doubles, parse_nanos
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 from widen.sources.listing import parse_format, to_paths
 from widen.sources.memory_source import STDIN, is_files
@@ -481,6 +482,10 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
         max_record_bytes=policy.max_record_bytes,
         record_path=policy.record_path,
         has_envelopes=policy.envelope is not None,
+        column_rules=ColumnRules(
+            nanos=parse_nanos(arguments.get("nanos", Nanos.ERROR)),
+            integral_doubles=parse_integral_doubles(arguments.get("integral_doubles", IntegralDoubles.KEEP)),
+        ),
     )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))

@@ -13,6 +13,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
@@ -36,9 +37,10 @@ class AvroRecords:
 
     Args:
         file: The file, from its beginning.
+        truncates: Whether the load cuts the digits after the microseconds.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, truncates: bool = False) -> None:
         file.read(4)
         header: dict[bytes, bytes] = {}
         while count := _read_long(file):
@@ -51,7 +53,8 @@ class AvroRecords:
         self._file, self._codec = file, header.get(b"avro.codec", b"null").decode()
         schema = json.loads(header[b"avro.schema"])
         self.names = [each["name"] for each in schema["fields"]]
-        self._decode, self.match = _compile(schema, "", {})
+        logical = {**_LOGICAL, **(_TRUNCATED if truncates else {})}
+        self._decode, self.match = _compile(schema, "", {}, logical)
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the values of each record, by field."""
@@ -154,6 +157,15 @@ def _time_text(digits: int) -> Compare:
     return compare
 
 
+def _match_nanos(found: pa.DataType, compare: Compare) -> Match:
+    def is_text(value: int, actual: bytes) -> bool:
+        seconds, rest = divmod(value, 10**9)
+        text = (datetime(1970, 1, 1) + timedelta(seconds=seconds)).isoformat()
+        return actual == f"{text}.{rest:09}{'Z' if found.tz else ''}".encode()
+
+    return lambda column: compare if column == found else is_text if column == pa.string() else None
+
+
 _INSTANT, _LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _LOGICAL: Mapping[tuple[str, str], Match] = {
     ("int", "date"): _leaf(pa.date32()),
@@ -161,10 +173,14 @@ _LOGICAL: Mapping[tuple[str, str], Match] = {
     ("long", "time-micros"): _leaf(pa.string(), _time_text(6)),
     ("long", "timestamp-millis"): _leaf(_INSTANT, _scaled(1000, 1)),
     ("long", "timestamp-micros"): _leaf(_INSTANT),
-    ("long", "timestamp-nanos"): _leaf(_INSTANT, _scaled(1, 1000)),
+    ("long", "timestamp-nanos"): _match_nanos(_INSTANT, _scaled(1, 1000)),
     ("long", "local-timestamp-millis"): _leaf(_LOCAL, _scaled(1000, 1)),
     ("long", "local-timestamp-micros"): _leaf(_LOCAL),
-    ("long", "local-timestamp-nanos"): _leaf(_LOCAL, _scaled(1, 1000)),
+    ("long", "local-timestamp-nanos"): _match_nanos(_LOCAL, _scaled(1, 1000)),
+}
+_TRUNCATED: Mapping[tuple[str, str], Match] = {
+    ("long", "timestamp-nanos"): _leaf(_INSTANT, lambda value, actual: value // 1000 == actual),
+    ("long", "local-timestamp-nanos"): _leaf(_LOCAL, lambda value, actual: value // 1000 == actual),
 }
 
 
@@ -194,19 +210,22 @@ _DURATION = pa.struct([(name, pa.int64()) for name in ("months", "days", "millis
 _Compiled: TypeAlias = tuple[Decode, Match]
 
 
-def _compile(schema: Any, space: str, named: dict[str, _Compiled]) -> _Compiled:
+_Logical: TypeAlias = Mapping[tuple[str, str], Match]
+
+
+def _compile(schema: Any, space: str, named: dict[str, _Compiled], logical: _Logical) -> _Compiled:
     if isinstance(schema, list):
-        return _compile_union([_compile(branch, space, named) for branch in schema])
+        return _compile_union([_compile(branch, space, named, logical) for branch in schema])
     if isinstance(schema, str):
         if schema in _PLAIN:
             decode, found = _PLAIN[schema]
             return decode, _leaf(found)
         return named[schema if "." in schema or not space else f"{space}.{schema}"]
-    kind, logical = schema["type"], schema.get("logicalType")
+    kind, name_of_logical = schema["type"], schema.get("logicalType")
     if kind == "array":
-        return _compile_list(_compile(schema["items"], space, named))
+        return _compile_list(_compile(schema["items"], space, named, logical))
     if kind == "map":
-        return _compile_map(_compile(schema["values"], space, named))
+        return _compile_map(_compile(schema["values"], space, named, logical))
     if kind in ("record", "error", "enum", "fixed"):
         name, space = schema["name"], schema.get("namespace", space)
         full = name if "." in name or not space else f"{space}.{name}"
@@ -216,14 +235,15 @@ def _compile(schema: Any, space: str, named: dict[str, _Compiled]) -> _Compiled:
             named[full] = _fixed(schema["size"]), _match_fixed(schema)
         else:
             fields = [
-                (each["name"], _compile(each["type"], full.rpartition(".")[0], named)) for each in schema["fields"]
+                (each["name"], _compile(each["type"], full.rpartition(".")[0], named, logical))
+                for each in schema["fields"]
             ]
             named[full] = _compile_record(fields)
         return named[full]
-    decode, match = _compile(kind, space, named)
-    if kind == "bytes" and logical == "decimal":
+    decode, match = _compile(kind, space, named, logical)
+    if kind == "bytes" and name_of_logical == "decimal":
         return decode, _match_decimal(schema) or match
-    return decode, _LOGICAL.get((kind, logical), match) if isinstance(kind, str) else match
+    return decode, logical.get((kind, name_of_logical), match) if isinstance(kind, str) else match
 
 
 def _match_fixed(schema: Any) -> Match:

@@ -17,30 +17,65 @@ from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from widen.errors import StorageError, WidenError
-from widen.errors.tables import open_failure
+from widen.errors import CorruptFile, StorageError, WidenError
+from widen.errors.tables import first_line, open_failure
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields, merge_file_fields
 from widen.log.log_store import LogStore
-from widen.sources.arrow_columns import to_stored_columns
+from widen.sources.arrow_columns import (
+    ColumnRules,
+    IntegerColumns,
+    IntegralDoubles,
+    to_stored_rows,
+    with_integers,
+)
 from widen.sources.avro_columns import EXTRA, TypedRows, has_avro_reader, read_avro
 from widen.sources.file_ranges import open_file
 from widen.sources.listing import FileFormat, SourceFile, SourceFiles
 from widen.sources.staged_files import OpenStagedFile, as_sources
+from widen.spark.errors import RESTORE_FILE, environment_error
+
+_DEFAULT = ColumnRules()
 
 ReadRows = Callable[[BinaryIO, str], Iterator[TypedRows]]
 """Reads the records of an open file; the name is for errors."""
 
-_READERS: Mapping[FileFormat, ReadRows] = {FileFormat.AVRO: read_avro}
+
+def _read_parquet(file: BinaryIO, path: str) -> Iterator[TypedRows]:
+    count = 0
+    try:
+        parquet = pq.ParquetFile(file, page_checksum_verification=True)
+        for rows in parquet.iter_batches(2**15, use_threads=False):
+            yield TypedRows(rows)
+            count += rows.num_rows
+        if not count:
+            yield TypedRows(pa.RecordBatch.from_pylist([], parquet.schema_arrow))
+    except pa.ArrowException as error:
+        damage = CorruptFile(path=path, reason=first_line(error), fix=RESTORE_FILE)
+        raise environment_error(path, error) or damage from error
+
+
+_READERS: Mapping[FileFormat, ReadRows] = {FileFormat.AVRO: read_avro, FileFormat.PARQUET: _read_parquet}
 
 
 EXTRAS: Mapping[FileFormat, str] = {FileFormat.AVRO: EXTRA}
 """What to install for the formats that are converted."""
 
 
+class OddTypes(Exception):
+    """A Parquet file has columns of a type that Spark does not read."""
+
+
 def is_converted(source: SourceFiles) -> bool:
     """Return whether this process converts the files of a source: a reader of their format is installed."""
     return source.format is FileFormat.AVRO and has_avro_reader()
+
+
+def converts_integers(source: SourceFiles, rules: ColumnRules) -> bool:
+    """Return whether columns of floats become integers where each value is one."""
+    return source.format is FileFormat.PARQUET and rules.integral_doubles is IntegralDoubles.CONVERT
 
 
 class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,8 +111,10 @@ class ConvertedFiles:
         files: The Parquet files, by the source file.
     """
 
-    def __init__(self, source: SourceFiles, folder: str, files: Sequence[ConvertedFile]) -> None:
-        self.source, self.files = source, files
+    def __init__(
+        self, source: SourceFiles, folder: str, files: Sequence[ConvertedFile], rules: ColumnRules = _DEFAULT
+    ) -> None:
+        self.source, self.files, self.rules = source, files, rules
         self._finalizer = weakref.finalize(self, shutil.rmtree, folder, True)
 
     @property
@@ -86,11 +123,12 @@ class ConvertedFiles:
         return SourceFiles((), tuple(each.file for each in self.files), format=FileFormat.PARQUET)
 
 
-def convert_files(source: SourceFiles, fields: FileFields) -> ConvertedFiles:
+def convert_files(source: SourceFiles, fields: FileFields, rules: ColumnRules = _DEFAULT) -> ConvertedFiles:
     """Write the records of files to Parquet files.
 
     Args:
         fields: The fields that records get from their files.
+        rules: What becomes of values that a table holds in one of several ways.
 
     Raises:
         CorruptFile: a file is damaged.
@@ -101,19 +139,24 @@ def convert_files(source: SourceFiles, fields: FileFields) -> ConvertedFiles:
     try:
         with _writing_to(folder):
             store = LogStore(folder)
-            files = [each for file in source.files if file.size_bytes for each in _convert(file, source, store, fields)]
+            files = [
+                each
+                for file in source.files
+                if file.size_bytes
+                for each in _convert(file, store, _read(file, source, rules), fields)
+            ]
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return ConvertedFiles(source, folder, files)
+    return ConvertedFiles(source, folder, files, rules)
 
 
-def find_unconvertible(source: SourceFiles) -> dict[str, WidenError]:
+def find_unconvertible(source: SourceFiles, rules: ColumnRules = _DEFAULT) -> dict[str, WidenError]:
     """Return why each file that cannot be read is bad, by its path."""
     faults: dict[str, WidenError] = {}
     for file in source.files:
         try:
-            for _ in _read(file, source):
+            for _ in _read(file, source, rules):
                 pass
         except WidenError as error:
             faults[file.path] = error
@@ -129,16 +172,33 @@ def _writing_to(folder: str) -> Iterator[None]:
         raise StorageError(location=folder, reason=open_failure(error), fix=fix) from error
 
 
-def _read(file: SourceFile, source: SourceFiles) -> Iterator[tuple[pa.Table, Sequence[int] | None]]:
+def _read(file: SourceFile, source: SourceFiles, rules: ColumnRules) -> Iterator[tuple[pa.Table, Sequence[int] | None]]:
+    """Yield the records of a file with the numbers that they have in it; None if they follow those before them."""
+    first, integers = 0, IntegerColumns()
+    if converts_integers(source, rules):
+        with open_file(file.uri) as content:
+            for each in _READERS[source.format](content, file.path):
+                integers.add(each.rows)
+    found = integers.found
     with open_file(file.uri) as content:
         for each in _READERS[source.format](content, file.path):
-            yield to_stored_columns(each.rows, file.path), each.numbers
+            count = each.rows.num_rows
+            for table, places in to_stored_rows(with_integers(each.rows, found), file.path, rules):
+                if places is None:
+                    yield table, each.numbers
+                elif each.numbers is None:
+                    yield table, pc.add(places.cast(pa.int64()), first).to_pylist()
+                else:
+                    yield table, [each.numbers[at] for at in places.to_pylist()]
+            first += count
 
 
-def _convert(file: SourceFile, source: SourceFiles, store: LogStore, fields: FileFields) -> Iterable[ConvertedFile]:
+def _convert(
+    file: SourceFile, store: LogStore, rows: Iterable[tuple[pa.Table, Sequence[int] | None]], fields: FileFields
+) -> Iterable[ConvertedFile]:
     given = fields.of(file.uri)
     writer = _Writer(file, store)
-    for table, numbers in _read(file, source):
+    for table, numbers in rows:
         names = merge_file_fields(dict.fromkeys(table.schema.names), given)
         for name, (key, text) in zip(list(names)[table.num_columns :], given.items(), strict=True):
             value = datetime.fromisoformat(text) if text and key == LOADED_AT + SIGN else text

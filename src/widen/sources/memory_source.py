@@ -11,21 +11,30 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from widen.errors import InvalidOption, OptionMissing, SourceContentError, StorageError
 from widen.errors.tables import open_failure
 from widen.json.field_rules import LOADED_AT, SIGN
 from widen.log.log_store import LogStore
-from widen.sources.arrow_columns import to_stored_columns
+from widen.sources.arrow_columns import (
+    ColumnRules,
+    IntegerColumns,
+    IntegralDoubles,
+    to_stored_columns,
+    to_stored_rows,
+    with_integers,
+)
 from widen.sources.file_ranges import TEXT
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
 from widen.sources.staged_files import OpenStagedFile, StagedFile
@@ -115,6 +124,7 @@ class StagingOptions:
     format: FileFormat | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     nan: Nan = Nan.KEEP
+    rules: ColumnRules = field(default_factory=ColumnRules)
     loaded_at: str | None = None
 
 
@@ -153,16 +163,36 @@ def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSourc
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     _ensure_no_format(options)
     name, is_text = _find_name(source), options.format is FileFormat.JSON
+    rules = replace(options.rules, drops_nan=options.nan is not Nan.KEEP)
     writer = StagedWriter(store, is_text=is_text)
     for batch in stream:
         for rows in _slices(batch):
-            table = to_stored_columns(rows, name, drops_nan=options.nan is not Nan.KEEP)
-            writer.write(_find_texts(table, name) if is_text else _with_load_time(table, options.loaded_at))
+            for table, _ in to_stored_rows(rows, name, rules):
+                writer.write(_find_texts(table, name) if is_text else _with_load_time(table, options.loaded_at))
     if not (writer.has_rows or is_text):
         # A file without rows still has the columns.
         writer.write(to_stored_columns(pa.RecordBatch.from_pylist([], schema=stream.schema), name))
     files = writer.close()
+    if rules.integral_doubles is IntegralDoubles.CONVERT and not is_text:
+        files = tuple(map(partial(_with_integers, store), files))
     return StagedSource(name=name, store=store, rows=() if is_text else files, texts=files if is_text else ())
+
+
+def _with_integers(store: LogStore, file: StagedFile) -> StagedFile:
+    """Return a staged file with integers in the columns of floats that have only such; the other file is deleted."""
+    integers = IntegerColumns()
+    with store.open(file.path) as content:
+        for rows in pq.ParquetFile(content).iter_batches(_CHUNK_ROWS):
+            integers.add(rows)
+    if not integers.found:
+        return file
+    writer = StagedWriter(store)
+    with store.open(file.path) as content:
+        for rows in pq.ParquetFile(content).iter_batches(_CHUNK_ROWS):
+            writer.write(pa.Table.from_batches([with_integers(rows, integers.found)]))
+    (converted,) = writer.close()
+    store.delete([file.path])
+    return converted
 
 
 def _ensure_no_format(options: StagingOptions) -> None:

@@ -8,12 +8,15 @@ from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from widen.errors import InternalError
 from widen.proof.avro_reader import AvroRecords, Compare
+from widen.sources.arrow_columns import Nanos
 from widen.sources.converted_files import ConvertedFile, ConvertedFiles
 from widen.sources.file_ranges import open_file
+from widen.sources.listing import FileFormat, local_path
 
 
 def ensure_converted(converted: ConvertedFiles) -> None:
@@ -22,14 +25,16 @@ def ensure_converted(converted: ConvertedFiles) -> None:
     Raises:
         InternalError: a record is missing or differs.
     """
+    truncates = converted.rules.nanos is Nanos.TRUNCATE
+    ensure = _ensure_columns if converted.source.format is FileFormat.PARQUET else _ensure_records
     for _, files in groupby(converted.files, key=lambda each: each.source):
-        _ensure_records(list(files))
+        ensure(list(files), truncates=truncates)
 
 
-def _ensure_records(files: Sequence[ConvertedFile]) -> None:
+def _ensure_records(files: Sequence[ConvertedFile], *, truncates: bool) -> None:
     number, count = -1, 0
     with open_file(files[0].source) as content:
-        records = AvroRecords(content)
+        records = AvroRecords(content, truncates=truncates)
         parts = [_ConvertedRows(each, records) for each in files]
         for number, record in enumerate(records):
             part = next((each for each in parts if each.next_record == number), None)
@@ -44,12 +49,16 @@ def _differs(file: ConvertedFile, what: str) -> InternalError:
     return InternalError(reason=f"{file.path} was not read as its format defines: {what}")
 
 
+def _open_stored(file: ConvertedFile) -> pq.ParquetFile:
+    return pq.ParquetFile(pa.memory_map(local_path(file.file.uri) or file.file.uri))
+
+
 class _ConvertedRows:
     """The rows of a converted file, one by one."""
 
     def __init__(self, file: ConvertedFile, records: AvroRecords) -> None:
         self._file, self._row = file, 0
-        self._parquet = pq.ParquetFile(pa.memory_map(file.file.uri.removeprefix("file:").replace("//", "/", 1)))
+        self._parquet = _open_stored(file)
         self._rows = self._read(records)
         self._next: tuple[int, Compare, Any] | None = next(self._rows, None)
 
@@ -120,3 +129,139 @@ def _unscaled(value: Decimal, scale: int) -> int:
     assert isinstance(exponent, int)
     number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
     return -number if sign else number
+
+
+# ---- columns of Parquet files ----------------------------------------------------------------------
+
+
+def _ensure_columns(files: Sequence[ConvertedFile], *, truncates: bool) -> None:
+    first = 0
+    parts = [_NumberedRows(each) for each in files]
+    with open_file(files[0].source) as content:
+        for rows in pq.ParquetFile(content).iter_batches(2**15, use_threads=False):
+            numbers = pa.array(range(first, first + rows.num_rows), pa.int64())
+            found = []
+            for part in parts:
+                stored, own = part.take(first + rows.num_rows)
+                found.append(own)
+                places = pc.subtract(own, first)
+                if not _are_same(rows.take(places), stored, truncates=truncates):
+                    raise _differs(files[0], f"one of the records {first + 1} to {first + rows.num_rows} differs")
+            if not pa.concat_arrays(found).sort().equals(numbers):
+                raise _differs(files[0], f"one of the records {first + 1} to {first + rows.num_rows} is missing")
+            first += rows.num_rows
+    if any(part.take(2**62)[1] for part in parts):
+        raise _differs(files[0], f"there are records after record {first}")
+
+
+class _NumberedRows:
+    """The rows of a converted file with the numbers of their records, part by part."""
+
+    def __init__(self, file: ConvertedFile) -> None:
+        self._batches = _open_stored(file).iter_batches(2**15, use_threads=False)
+        self._rows, self._file, self._first = pa.table({}), file, 0
+        self._numbers = pa.array([], pa.int64())
+
+    def take(self, end: int) -> tuple[pa.Table, pa.Array]:
+        """Return the next rows whose records have numbers below an end, and these numbers."""
+        while not len(self._numbers) or self._numbers[-1].as_py() < end:
+            rows = next(self._batches, None)
+            if rows is None:
+                break
+            numbers = [self._file.find_record(self._first + at) for at in range(rows.num_rows)]
+            self._first += rows.num_rows
+            self._numbers = pa.concat_arrays([self._numbers, pa.array(numbers, pa.int64())])
+            table = pa.Table.from_batches([rows])
+            self._rows = pa.concat_tables([self._rows, table]) if self._rows.num_rows else table
+        count = pc.less(self._numbers, end).true_count
+        taken = self._rows.slice(0, count), self._numbers.slice(0, count)
+        self._rows, self._numbers = self._rows.slice(count), self._numbers.slice(count)
+        return taken
+
+
+def _are_same(source: pa.RecordBatch, stored: pa.Table, *, truncates: bool) -> bool:
+    """Return whether stored rows begin with the columns of a source. Further ones are fields of its files."""
+    if not source.num_rows:
+        return True
+    names = source.schema.names
+    return stored.schema.names[: len(names)] == names and all(
+        _is_same_column(one, stored.column(at).combine_chunks(), truncates=truncates)
+        for at, one in enumerate(source.columns)
+    )
+
+
+def _is_same_column(source: Any, stored: Any, *, truncates: bool) -> bool:
+    """Return whether stored values, taken back into the type of the source, are its values."""
+    found = source.type
+    if isinstance(found, pa.BaseExtensionType):
+        return _is_same_extension(source, stored, truncates=truncates)
+    if pa.types.is_dictionary(found):
+        source = source.dictionary_decode()
+        found = source.type
+    if pa.types.is_floating(found) and stored.type == pa.int64():
+        source = pc.if_else(pc.is_nan(source), pa.scalar(None, found), source)
+    if not source.is_valid().equals(stored.is_valid()):
+        return False
+    if pa.types.is_map(found):
+        source, stored = (
+            each.cast(pa.list_(pa.struct([each.type.key_field, each.type.item_field]))) for each in (source, stored)
+        )
+    if pa.types.is_list(source.type) or pa.types.is_large_list(found) or pa.types.is_fixed_size_list(found):
+        sizes = [pc.list_value_length(each).cast(pa.int64()) for each in (source, stored)]
+        return sizes[0].equals(sizes[1]) and _is_same_column(source.flatten(), stored.flatten(), truncates=truncates)
+    if pa.types.is_struct(found):
+        parts = zip(source.flatten(), stored.flatten(), strict=True)
+        return all(_is_same_column(one, other, truncates=truncates) for one, other in parts)
+    try:
+        if truncates and pa.types.is_timestamp(found) and found.unit == "ns":
+            return _are_cut(source.cast(pa.int64()), stored.cast(pa.int64()))
+        return bool(_restore(stored, found).equals(_raw(source)))
+    except pa.ArrowInvalid:
+        return False
+
+
+def _is_same_extension(source: Any, stored: Any, *, truncates: bool) -> bool:
+    name = source.type.extension_name
+    if name == "arrow.uuid":
+        texts = [None if each is None else each.hex() for each in source.storage.to_pylist()]
+        return texts == [None if each is None else each.replace("-", "") for each in stored.to_pylist()]
+    if name == "arrow.bool8":
+        return bool(source.storage.cast(pa.bool_()).equals(stored))
+    return _is_same_column(source.storage, stored, truncates=truncates)
+
+
+def _are_cut(nanos: Any, micros: Any) -> bool:
+    """Return whether times in microseconds are those in nanoseconds without the last digits."""
+    rest = pc.subtract(nanos, pc.multiply(micros, 1000))
+    return not len(rest.drop_null()) or (pc.min(rest).as_py() >= 0 and pc.max(rest).as_py() < 1000)
+
+
+def _raw(values: Any) -> Any:
+    """Return values of a source with their bits as integers, where an equal sign would hide differences."""
+    found = values.type
+    is_counted = pa.types.is_timestamp(found) or pa.types.is_duration(found) or pa.types.is_date64(found)
+    if pa.types.is_time(found):
+        return values.cast(pa.int32() if pa.types.is_time32(found) else pa.int64()).cast(pa.int64())
+    return values.cast(pa.int64()) if is_counted else _to_bits(values)
+
+
+def _restore(stored: Any, found: pa.DataType) -> Any:
+    """Return stored values in the type of the source, with their bits as integers; see `_raw`."""
+    if pa.types.is_time(found):
+        moments = pc.binary_join_element_wise("1970-01-01 ", stored, "")
+        return moments.cast(pa.timestamp(found.unit)).cast(pa.int64())
+    if pa.types.is_timestamp(found) and stored.type == pa.string():
+        return pc.replace_substring(stored, "Z", "").cast(pa.timestamp(found.unit)).cast(pa.int64())
+    if pa.types.is_timestamp(found):
+        return stored.cast(pa.timestamp(found.unit, stored.type.tz)).cast(pa.int64())
+    if pa.types.is_date64(found):
+        return stored.cast(found).cast(pa.int64())
+    if pa.types.is_duration(found):
+        return stored
+    return _to_bits(stored if stored.type == found else stored.cast(found))
+
+
+def _to_bits(values: Any) -> Any:
+    if not pa.types.is_floating(values.type):
+        return values
+    return values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[values.type.bit_width])

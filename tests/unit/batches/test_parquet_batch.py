@@ -18,6 +18,8 @@ from widen.batches.parquet_batch import find_bad_parquet, find_file_parts
 from widen.errors import CorruptFile, SourceContentError
 from widen.files.data_reader import NotLocal
 from widen.json.field_rules import FileFields
+from widen.sources.arrow_columns import ColumnRules, Nanos
+from widen.sources.converted_files import OddTypes
 from widen.sources.listing import FileFormat, SourceFile, SourceFiles
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -105,7 +107,6 @@ def test_a_schema_of_spark_with_the_same_types_needs_no_spark(tmp_path: Path) ->
 
 
 NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
-    "durations": ({"a": {"v": pa.duration("us")}}, {}, "duration"),
     "nulls": ({"a": {"v": pa.null()}}, {}, "columns of the type null only"),
     "INT96": ({"a": {"v": pa.timestamp("us")}}, {"use_deprecated_int96_timestamps": True}, "timestamp.ns."),
     "another compression": ({"a": pa.table({"v": [1]})}, {"compression": "brotli"}, "has the compression BROTLI"),
@@ -137,6 +138,7 @@ WITHOUT_COLUMN = {
     "times of a day": pa.time64("us"),
     "times of a day in ms": pa.time32("ms"),
     "half floats": pa.float16(),
+    "durations": pa.duration("us"),
     "many digits": pa.decimal256(39, 2),
     "nanoseconds in records of arrays": pa.list_(pa.struct({"t": pa.timestamp("ns")})),
 }
@@ -145,17 +147,23 @@ WITHOUT_COLUMN = {
 @pytest.mark.parametrize("kind", WITHOUT_COLUMN)
 def test_a_type_that_neither_spark_nor_a_table_has_needs_no_spark(tmp_path: Path, kind: str) -> None:
     found = source(tmp_path, {"a": {"v": INT}, "b": {"v": INT, "w": WITHOUT_COLUMN[kind]}})
-    with pytest.raises(SourceContentError, match=rf"{tmp_path}/b: no column of a table has the type .* of w"):
+    with pytest.raises(OddTypes):
         find_file_parts(found, FileFields(False))
-    [(path, error)] = find_bad_parquet(found.files).items()
+    assert find_bad_parquet(found, ColumnRules()) == {}
+
+
+def test_a_file_with_nanoseconds_that_no_column_holds_is_bad(tmp_path: Path) -> None:
+    found = source(tmp_path, {"a": {"v": INT}, "b": pa.table({"v": pa.array([1], pa.timestamp("ns"))})})
+    [(path, error)] = find_bad_parquet(found, ColumnRules()).items()
     assert (path, type(error)) == (f"file:{tmp_path}/b", SourceContentError)
+    assert find_bad_parquet(found, ColumnRules(nanos=Nanos.TRUNCATE)) == {}
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     found = source(tmp_path, {"a": {"v": INT}, "b": {"v": INT}})
-    assert find_bad_parquet(found.files) == {}
+    assert find_bad_parquet(found, ColumnRules()) == {}
     (tmp_path / "b").write_bytes(b"PAR1")
-    [(path, error)] = find_bad_parquet(found.files).items()
+    [(path, error)] = find_bad_parquet(found, ColumnRules()).items()
     assert (path, type(error)) == (f"file:{tmp_path}/b", CorruptFile)
     with pytest.raises(CorruptFile, match=rf"{tmp_path}/b cannot be read"):
         find_file_parts(found, FileFields(False))

@@ -304,13 +304,16 @@ class PolicyOptions(FieldOptions, total=False):
         "all: every field.",
         setting="all, or a list of fields")]
     envelope: Annotated[str | Mapping[str, Any] | None, Option(
-        "``debezium`` if each document describes the change of a row: the records are then the rows, with the "
-        "operation, the source and the rest of the document in fields such as ``_op``. Or a mapping with the names "
-        "``after`` and ``before`` of the rows, the path ``op`` of the operation, and which operations are "
-        "``deletes``. With ``key``, deletions delete, and the log position of Debezium tells what is newer.",
+        "The shape of documents that describe the change of a row: ``debezium``, ``maxwell``, ``canal``, ``dms`` or "
+        "``datastream``. The records are then the rows, with the operation and the rest of the document in fields such "
+        "as ``_op``. Or a mapping with the names ``after`` and ``before`` of the rows, the path ``op`` of the "
+        "operation, and which operations are ``deletes``. With ``key``, deletions delete, and the log position of "
+        "Debezium tells what is newer.",
         metavar="NAME",
-        help="The shape of the envelopes around the records: debezium. For others, see --config.",
-        setting="debezium, or a table with after, before, op, payload, upserts, deletes, truncates and unavailable")]
+        help="The shape of the envelopes around the records: debezium, maxwell, canal, dms or datastream. For others, "
+        "see --config.",
+        setting="debezium, maxwell, canal, dms, datastream, or a table with after, before, op, payload, upserts, "
+        "deletes, truncates, ignores and unavailable")]
 
 
 class KeyOptions(TypedDict, total=False):

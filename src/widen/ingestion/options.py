@@ -231,15 +231,14 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
         expected = f"Must be {SETTINGS['envelope']}; after, op and deletes are required."
         raise InvalidOption(option=place, value=value, expected=expected)
     rows = [_parse_name(f"{place}.{name}", value.get(name, value["after"])) for name in ("after", "before")]
-    upserts, deletes, truncates = (_parse_operations(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS)
-    if len({type(each) for each in (*upserts, *deletes, *truncates)}) > 1:
+    operations = {name: _parse_operations(f"{place}.{name}", value.get(name, [])) for name in _OPERATIONS}
+    if len({type(each) for listed in operations.values() for each in listed}) > 1:
         raise InvalidOption(option=place, value=value, expected="Operations must be all texts, or all integers.")
     op = parse_source(f"{place}.op", value["op"])
     payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
     unavailable = _parse_placeholders(place, value.get("unavailable", ()))
-    return Envelope(
-        format_path(op), payload, rows[1], rows[0], op, upserts, deletes, truncates, unavailable=unavailable
-    )
+    shape = Envelope(format_path(op), payload, rows[1], rows[0], op, unavailable=unavailable)
+    return replace(shape, **operations)  # type: ignore[arg-type]
 
 
 def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
@@ -257,7 +256,7 @@ def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
         raise error from None
 
 
-_OPERATIONS = ("upserts", "deletes", "truncates")
+_OPERATIONS = ("upserts", "deletes", "truncates", "ignores")
 _ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", "unavailable", *_OPERATIONS})
 
 

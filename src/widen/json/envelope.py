@@ -13,7 +13,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from hashlib import md5
 from types import MappingProxyType
@@ -89,6 +89,14 @@ Operation: TypeAlias = str | int
 
 
 @dataclass(frozen=True, slots=True)
+class EventShape:
+    """The fields of a kind of event: those that it has, and those that it may have besides."""
+
+    required: frozenset[str]
+    optional: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """Where a document has what.
 
@@ -101,6 +109,8 @@ class Envelope:
         upserts: The operations that write a row; empty for all others.
         deletes: Those that delete it. Operations are all texts or all integers.
         truncates: Those that delete all rows, which refuse the batch.
+        ignores: Those of events without a row, such as DDL, which have no record.
+        without_op: The names of the fields of events without an operation and without a row, such as heartbeats.
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
         unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.
     """
@@ -113,6 +123,8 @@ class Envelope:
     upserts: frozenset[Operation] = frozenset()
     deletes: frozenset[Operation] = frozenset()
     truncates: frozenset[Operation] = frozenset()
+    ignores: frozenset[Operation] = frozenset()
+    without_op: tuple[EventShape, ...] = ()
     has_position: bool = False
     unavailable: tuple[str, ...] = ()
 
@@ -124,7 +136,7 @@ class Envelope:
     @property
     def has_integers(self) -> bool:
         """Whether operations are integers."""
-        return any(isinstance(each, int) for each in self.deletes | self.upserts | self.truncates)
+        return any(isinstance(each, int) for each in self.deletes | self.upserts | self.truncates | self.ignores)
 
 
 DEBEZIUM = Envelope(
@@ -133,11 +145,64 @@ DEBEZIUM = Envelope(
     upserts=frozenset("cru"),
     deletes=frozenset("d"),
     truncates=frozenset("t"),
+    without_op=(
+        EventShape(frozenset({"ts_ms"}), frozenset({"ts_us", "ts_ns"})),  # a heartbeat
+        EventShape(frozenset({"status", "id"}), frozenset({"event_count", "data_collections", "ts_ms"})),
+        EventShape(
+            frozenset({"databaseName", "ddl"}),
+            frozenset({"source", "ts_ms", "ts_us", "ts_ns", "schemaName", "tableChanges"}),
+        ),
+    ),
     has_position=True,
     unavailable=(UNAVAILABLE,),
 )
 
-ENVELOPES: Mapping[str, Envelope] = MappingProxyType({DEBEZIUM.name: DEBEZIUM})
+MAXWELL = Envelope(
+    "maxwell",
+    before="data",
+    after="data",
+    op=("type",),
+    upserts=frozenset({"insert", "update", "bootstrap-insert"}),
+    deletes=frozenset({"delete"}),
+    ignores=frozenset({"bootstrap-start", "bootstrap-complete"})
+    | {f"{what}-{change}" for what in ("table", "database") for change in ("create", "alter", "drop")},
+)
+
+CANAL = Envelope(
+    "canal",
+    before="data",
+    after="data",
+    op=("type",),
+    upserts=frozenset({"INSERT", "UPDATE"}),
+    deletes=frozenset({"DELETE"}),
+    truncates=frozenset({"TRUNCATE"}),
+    ignores=frozenset({"CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY", "TIDB_WATERMARK"}),
+)
+
+DMS = Envelope(
+    "dms",
+    before="data",
+    after="data",
+    op=("metadata", "operation"),
+    upserts=frozenset({"load", "insert", "update"}),
+    deletes=frozenset({"delete"}),
+    truncates=frozenset({"truncate-table"}),
+    ignores=frozenset({"create-table", "drop-table", "rename-table", "add-column", "drop-column", "rename-column"})
+    | {"column-type-change"},
+)
+
+DATASTREAM = Envelope(
+    "datastream",
+    before="payload",
+    after="payload",
+    op=("source_metadata", "change_type"),
+    upserts=frozenset({"INSERT", "UPDATE", "UPDATE-INSERT", "READ"}),
+    deletes=frozenset({"DELETE", "UPDATE-DELETE"}),
+)
+
+ENVELOPES: Mapping[str, Envelope] = MappingProxyType(
+    {each.name: each for each in (DEBEZIUM, MAXWELL, CANAL, DMS, DATASTREAM)}
+)
 """The shapes that a caller can name."""
 
 
@@ -191,7 +256,8 @@ class EnvelopeReader:
             if reason := _find_fault(text, allows_nan=self._allows_nan):
                 yield text, f"not JSON: {reason}"
                 return
-            yield self._record(fields), ""
+            for record in self._records(fields):
+                yield record, ""
         except _NotAnEnvelopeError as error:
             if error.reason:
                 yield text, error.reason
@@ -207,7 +273,8 @@ class EnvelopeReader:
             for part in parts:
                 yield from self.read(part)
 
-    def _record(self, fields: dict[str, msgspec.Raw]) -> bytes:
+    def _records(self, fields: dict[str, msgspec.Raw]) -> list[bytes]:
+        """Return the record of each row of an event."""
         envelope = self._envelope
         for name in envelope.payload:
             if name not in fields:
@@ -215,14 +282,25 @@ class EnvelopeReader:
             if bytes(fields[name]) == b"null":
                 raise _NotAnEnvelopeError("")  # a tombstone with its schema
             fields = _to_fields(fields[name], name)
+        if envelope.op[0] not in fields and _is_one_of(fields.keys(), envelope.without_op):
+            return []
         op = self._op(fields)
+        if op in envelope.ignores:
+            return []
         if op in envelope.truncates:
             raise SourceError(source="An event", reason=f"it truncates its table (operation {op})", fix=_TRUNCATE)
         is_delete = op in envelope.deletes
         if not is_delete and envelope.upserts and op not in envelope.upserts:
             raise _NotAnEnvelopeError(f"operation {op} does not change a row")
         name = envelope.before if is_delete else envelope.after
-        row = _to_row(fields.get(name), name, op, allows_nan=self._allows_nan)
+        rows = _to_list(fields.get(name, msgspec.Raw(b"null")))
+        if not rows:
+            raise _NotAnEnvelopeError(f"operation {op} needs a row in {name}, which is empty")
+        texts = [_to_row(each, name, op, allows_nan=self._allows_nan) for each in rows]
+        return [self._record(text, fields, op) for text in texts]
+
+    def _record(self, row: bytes, fields: Mapping[str, msgspec.Raw], op: Operation) -> bytes:
+        envelope = self._envelope
         names = {key: f"{PREFIX}{key}" for key in fields if key not in (envelope.before, envelope.after)}
         added = {names[key]: bytes(raw) for key, raw in fields.items() if key in names}
         added = {key: value for key, value in added.items() if value != b"null"}
@@ -311,6 +389,10 @@ def _find_fault(text: bytes, *, allows_nan: bool) -> str:
     return document.reason if isinstance(document, InvalidJson) else ""
 
 
+def _is_one_of(names: Set[str], shapes: Iterable[EventShape]) -> bool:
+    return any(each.required <= names <= each.required | each.optional for each in shapes)
+
+
 def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
     try:
         return _decode(raw or b"null")
@@ -330,9 +412,22 @@ def _compact(raw: msgspec.Raw) -> bytes:
 _MAX_UNAVAILABLE = 4_096
 
 
-def _to_row(raw: msgspec.Raw | None, name: str, op: Operation, *, allows_nan: bool) -> bytes:
+def _to_list(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """Return the items of a list, or another value alone."""
+    text = bytes(raw)
+    if text[:1] != b"[":
+        return [raw]
+    try:
+        return msgspec.json.decode(text, type=list[msgspec.Raw])
+    except msgspec.DecodeError:  # it has NaN
+        document = parse_document(b'{"items":' + text + b"}", allows_nan=True)
+        items = document["items"] if isinstance(document, dict) else []
+        return [msgspec.Raw(document_to_json(item).encode()) for item in items]
+
+
+def _to_row(raw: msgspec.Raw, name: str, op: Operation, *, allows_nan: bool) -> bytes:
     """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
-    row = b"null" if raw is None else bytes(raw)
+    row = bytes(raw)
     if row[:1] == b'"':
         row = msgspec.json.decode(row, type=str).strip().encode()
         try:

@@ -601,9 +601,8 @@ def read_envelopes(text: bytes, envelope: Envelope, *, allows_nan: bool = False)
         return
     documents = read_records(text, allows_nan=allows_nan) if text[:1] == b"{" else None
     if documents is not None:
-        row = _row_of(documents[0], envelope, scan_for(allows_nan=allows_nan))
-        if row is not None:
-            yield text if row is _REFUSED else row
+        rows = _rows_of(documents[0], envelope, scan_for(allows_nan=allows_nan))
+        yield from [text] if rows is None else rows
         return
     parts = split_into_records(text, allows_nan=allows_nan)
     for part in parts if parts != [text] else ():
@@ -624,30 +623,40 @@ def _operation(value: Json, envelope: Envelope) -> str | int | None:
     return value if type(value) is str else None
 
 
-_REFUSED: dict[str, Json] = {}
-"""Stands for a document that is not an envelope."""
-
-
-def _row_of(document: Mapping[str, Json], envelope: Envelope, scan: Scan) -> dict[str, Json] | None:
+def _rows_of(document: Mapping[str, Json], envelope: Envelope, scan: Scan) -> list[dict[str, Json]] | None:
+    """Return the rows of an event; none for one that has no row, and None for a document that is not an envelope."""
     event: Json = document
     for step in envelope.payload:
         if step in event:
             event = event[step]
             if event is None:
-                return None
+                return []
             if not isinstance(event, dict):
-                return _REFUSED
+                return None
+    for shape in envelope.without_op:
+        if shape.required.issubset(event) and not {*event} - shape.required - shape.optional:
+            return []
     op = _operation(_at(event, envelope.op), envelope)
+    if op in envelope.ignores:
+        return []
     if op is None or (op not in envelope.deletes and envelope.upserts and op not in envelope.upserts):
-        return _REFUSED
-    state = event.get(envelope.before if op in envelope.deletes else envelope.after)
+        return None
+    states = event.get(envelope.before if op in envelope.deletes else envelope.after)
+    rows = [_row_of(state, event, op, envelope, scan) for state in (states if isinstance(states, list) else [states])]
+    whole = [row for row in rows if row is not None]
+    return whole if whole and len(whole) == len(rows) else None
+
+
+def _row_of(
+    state: Json, event: Mapping[str, Json], op: str | int, envelope: Envelope, scan: Scan
+) -> dict[str, Json] | None:
     if type(state) is str:
         try:
             state = scan(state)
         except ValueError:
-            return _REFUSED
+            return None
     if not isinstance(state, dict):
-        return _REFUSED
+        return None
     left = [name for name, value in state.items() if any(_is_left_out(value, each) for each in envelope.unavailable)]
     state = {name: value for name, value in state.items() if name not in left}
     said = {PREFIX + name: value for name, value in event.items() if name not in (envelope.before, envelope.after)}
@@ -656,7 +665,7 @@ def _row_of(document: Mapping[str, Json], envelope: Envelope, scan: Scan) -> dic
         position = _position(event, op)
         said |= {} if position is None else {POSITION: position}
     said |= {UNCHANGED: left} if left else {}
-    return _REFUSED if not said.keys().isdisjoint(state) else {**state, **said}
+    return None if not said.keys().isdisjoint(state) else {**state, **said}
 
 
 def _is_left_out(value: Json, placeholder: str) -> bool:

@@ -14,7 +14,7 @@ import pytest
 
 from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
 from widen.errors import SourceError
-from widen.json.envelope import DEBEZIUM, POSITIONS, Envelope, EnvelopeReader
+from widen.json.envelope import DEBEZIUM, ENVELOPES, POSITIONS, Envelope, EnvelopeReader
 from widen.proof.source_reader import read_envelopes
 
 
@@ -383,3 +383,122 @@ def test_the_connector_may_have_another_placeholder() -> None:
     described = Envelope("type", before="data", after="data", op=("type",), unavailable=("(same)",))
     ((row, _),) = rows('{"type": "update", "data": {"id": 1, "v": "(same)"}}', described)
     assert row == {"id": 1, "_type": "update", "_unchanged": ["v"]}
+
+
+def tool_event(shape: str, op: str, *found: dict[str, Any]) -> dict[str, Any]:
+    """An event with the fields that the documentation of a tool shows."""
+    row = found[0] if found else None
+    if shape == "maxwell":
+        old = {"old": {"name": "before"}} if op == "update" else {}
+        place = {"database": "shop", "table": "orders", "type": op, "ts": 1477053217, "xid": 23396}
+        return {**place, "commit": True, "position": "master.000006:800911", "data": row, **old}
+    if shape == "canal":
+        types = {"sqlType": {"id": 4}, "mysqlType": {"id": "int(11)"}, "pkNames": ["id"]}
+        times = {"es": 1600461733000, "ts": 1600461733560, "id": 17, "isDdl": not found, "sql": "", "old": None}
+        return {"data": list(found) or None, "database": "shop", "table": "orders", "type": op, **times, **types}
+    if shape == "dms":
+        kind = "data" if found else "control"
+        said = {"timestamp": "2021-02-18T23:57:11.970360Z", "record-type": kind, "operation": op}
+        metadata = {**said, "schema-name": "shop", "table-name": "orders", "transaction-id": 87978110091475}
+        return {**({"data": row} if found else {}), "metadata": metadata}
+    metadata = {"table": "orders", "change_type": op, "is_deleted": op.endswith("DELETE"), "tx_id": 11}
+    times = {"read_timestamp": "2019-11-07T07:37:16.808Z", "source_timestamp": "2019-11-07T02:15:39"}
+    return {"stream_name": "s", "object": "shop.orders", **times, "source_metadata": metadata, "payload": row}
+
+
+ROW = {"id": 1, "name": "Ada", "price": "12.50"}
+OPERATIONS = {
+    "maxwell": ("insert update delete bootstrap-insert", "bootstrap-start table-create table-alter database-drop"),
+    "canal": ("INSERT UPDATE DELETE", "ALTER CREATE ERASE QUERY"),
+    "dms": ("load insert update delete", "create-table drop-table add-column"),
+    "datastream": ("INSERT UPDATE UPDATE-INSERT UPDATE-DELETE DELETE", ""),
+}
+
+
+@pytest.mark.parametrize("shape", OPERATIONS)
+def test_the_events_of_other_tools(shape: str) -> None:
+    changes, without_row = map(str.split, OPERATIONS[shape])
+    envelope = ENVELOPES[shape]
+    for op in changes:
+        ((row, why),) = rows(json.dumps(tool_event(shape, op, ROW)), envelope)
+        assert not why
+        assert {name: row[name] for name in ROW} == ROW
+        said: Any = row
+        for step in envelope.op_column:
+            said = said[step]
+        assert said == op
+        assert "_data" not in row
+        assert "_payload" not in row
+    for op in without_row:
+        assert rows(json.dumps(tool_event(shape, op)), envelope) == []
+    ((_, why),) = rows(json.dumps(tool_event(shape, "other", ROW)), envelope)
+    assert why == "operation other does not change a row"
+    ((_, why),) = rows(json.dumps(tool_event(shape, changes[0])), envelope)
+    assert "missing or null" in why
+    assert envelope.deletes <= set(changes)
+    assert envelope.upserts | envelope.deletes >= set(changes)
+
+
+@pytest.mark.parametrize(("shape", "op"), [("canal", "TRUNCATE"), ("dms", "truncate-table")])
+def test_a_truncation_of_another_tool_refuses_the_batch(shape: str, op: str) -> None:
+    with pytest.raises(SourceError, match=f"truncates its table \\(operation {op}\\)"):
+        list(EnvelopeReader(ENVELOPES[shape]).read(json.dumps(tool_event(shape, op)).encode()))
+
+
+def test_an_event_may_have_several_rows() -> None:
+    found = rows(json.dumps(tool_event("canal", "UPDATE", {"id": "1"}, {"id": "2", "v": None})), ENVELOPES["canal"])
+    assert [(row["id"], row["_es"], why) for row, why in found] == [("1", 1600461733000, ""), ("2", 1600461733000, "")]
+    for bad in ([], [1], [{"id": 1}, None], [[{"id": 1}]]):
+        broken = {**tool_event("canal", "INSERT", ROW), "data": bad}
+        ((text, why),) = rows(json.dumps(broken), ENVELOPES["canal"])
+        assert why
+        assert json.loads(text) == broken
+
+
+def test_rows_in_a_list_may_have_nan() -> None:
+    text = b'{"type": "INSERT", "data": [{"id": 1, "v": NaN}, {"id": 12.50, "v": "x"}]}'
+    found = list(EnvelopeReader(ENVELOPES["canal"], allows_nan=True).read(text))
+    assert [row for row, why in found if not why] == [
+        b'{"id":1,"v":NaN,"_type":"INSERT"}',
+        b'{"id":12.50,"v":"x","_type":"INSERT"}',
+    ]
+    proven = list(read_envelopes(text, ENVELOPES["canal"], allows_nan=True))
+    assert [sorted(row) for row in proven if isinstance(row, dict)] == [["_type", "id", "v"]] * 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"ts_ms": 1559033904863},
+        {"status": "BEGIN", "id": "571:53195829", "event_count": None, "data_collections": None, "ts_ms": 1},
+        {"source": {}, "ts_ms": 1, "databaseName": "shop", "schemaName": None, "ddl": "ALTER …", "tableChanges": []},
+        {"schema": {"type": "struct"}, "payload": {"ts_ms": 1559033904863}},
+    ],
+)
+def test_events_of_debezium_without_a_row_have_no_record(value: dict[str, Any]) -> None:
+    assert rows(json.dumps(value)) == []
+    ((_, why),) = rows(json.dumps({**value.get("payload", value), "more": 1}))
+    assert why
+
+
+def test_both_readers_agree_on_generated_events() -> None:
+    """2,000 events of each tool with odd rows, odd operations and missing fields."""
+    seed = random.Random(45)
+    values = [None, 1, "x", 12.5, True, [], {}, [1, {"a": None}], {"b": [{}]}]
+    for shape in ("debezium", *OPERATIONS):
+        ops = [*ENVELOPES[shape].upserts, *ENVELOPES[shape].deletes, *ENVELOPES[shape].ignores, "other", ""]
+        ops.sort()
+        kept = 0
+        for _ in range(2_000):
+            made = [{seed.choice("abc_"): seed.choice(values) for _ in range(3)} for _ in range(seed.randrange(3))]
+            if shape == "debezium":
+                state = made[0] if made else None
+                found: Any = {"op": seed.choice(ops), "before": state, "after": state, "source": seed.choice(values)}
+            else:
+                found = tool_event(shape, seed.choice(ops), *made)
+            if seed.random() < 0.3:
+                found[seed.choice(sorted(found))] = seed.choice(values)
+            if seed.random() < 0.2:
+                del found[seed.choice(sorted(found))]
+            kept += sum(not why for _, why in rows(json.dumps(found), ENVELOPES[shape]))
+        assert kept > 200

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from widen.batches.text_batch import Batch, TextBatch, TextReaders, union_rows
 from widen.batches.text_tasks import read_record_groups
-from widen.errors import CorruptFile, InvalidOption, SourceContentError, WidenError
+from widen.errors import CorruptFile, InvalidOption, PackageMissing, SourceContentError, WidenError
 from widen.evolution.plan import BadFile
 from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_snapshot
@@ -88,6 +88,7 @@ from widen.sources.memory_source import MemorySource, StagedSource
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
 from widen.sources.staged_files import as_sources, read_staged_texts
+from widen.sources.xlsx_sheets import parse_xlsx_options
 from widen.spark.engine import (
     READS,
     Engine,
@@ -244,6 +245,8 @@ class BatchReader:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
         names = file_fields.names([quote(file.path) for file in source.files])
+        if source.format is FileFormat.XLSX:
+            _ensure_xlsx(spark, source)
         if self._is_converted(spark, source):
             return open_converted(spark, source, file_fields, names, self.column_rules)
         if source.format.is_typed:
@@ -285,6 +288,8 @@ class BatchReader:
         """Return a reader that reads all files once to find the unreadable ones."""
         if not source.format.is_typed:
             return partial(self._probe, spark)
+        if source.format is FileFormat.XLSX:
+            _ensure_xlsx(spark, source)
         if self._is_converted(spark, source):
             return partial(find_unconvertible, rules=self.column_rules)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
@@ -446,7 +451,12 @@ class BatchReader:
         return CheckedBatch(typed, typed.name, file_fields)
 
 
-_KINDS = {FileFormat.PARQUET: "Parquet", FileFormat.AVRO: "Avro", FileFormat.ORC: "ORC"}
+_KINDS = {
+    FileFormat.PARQUET: "Parquet",
+    FileFormat.AVRO: "Avro",
+    FileFormat.ORC: "ORC",
+    FileFormat.XLSX: "XLSX",
+}
 
 
 def _open_columns(
@@ -488,6 +498,21 @@ def _open_columns_here(
     return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
 
 
+def _ensure_xlsx(spark: Session, source: SourceFiles) -> None:
+    """Check that workbooks can be read, which Spark does not.
+
+    Raises:
+        PackageMissing: their reader is not installed.
+        InvalidOption: tasks run on other machines, or an option is unknown.
+    """
+    if not is_converted(source):
+        raise PackageMissing(package=EXTRAS[FileFormat.XLSX])
+    if is_on_executors(spark):
+        expected = "Workbooks are read on this machine: load them without a session of a cluster (--engine local)."
+        raise InvalidOption(option="format", value="xlsx", expected=expected)
+    parse_xlsx_options(source.options)
+
+
 def _has_odd_types(source: SourceFiles) -> bool:
     """Return whether Parquet files have types that Spark does not read."""
     from widen.batches.parquet_batch import has_odd_types
@@ -521,7 +546,7 @@ def open_converted(
 
 def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
-    if source.format.is_typed and source.format is not FileFormat.PARQUET and not is_converted(source):
+    if source.format in (FileFormat.ORC, FileFormat.AVRO) and not is_converted(source):
         extra = EXTRAS.get(source.format)
         without = f"; pip install '{extra}' reads them without it" if extra else ""
         session.require(f"its readers read {source.format.value} files{without}")

@@ -131,9 +131,9 @@ class ReadOptions(TypedDict, total=False):
 
     format: Annotated[str | None, Option(
         "What the files hold: ``json`` (lines, arrays of records, or one document per file), ``csv``, ``text``, "
-        "``parquet``, ``avro`` or ``orc``; by default the file names decide. With a DataFrame, ``json`` reads JSON "
-        "from its column ``value``, or from its only column.",
-        choices=("json", "csv", "text", "parquet", "avro", "orc"),
+        "``parquet``, ``avro``, ``orc`` or ``xlsx``; by default the file names decide. With a DataFrame, ``json`` "
+        "reads JSON from its column ``value``, or from its only column.",
+        choices=("json", "csv", "text", "parquet", "avro", "orc", "xlsx"),
         help="The format of the files; by default from their names.")]
     options: Annotated[Mapping[str, str] | None, Option(
         'Options of the Spark reader, e.g. ``{"sep": ";"}``.',

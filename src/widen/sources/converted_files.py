@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from tempfile import mkdtemp
 from typing import BinaryIO
 
@@ -35,6 +36,7 @@ from widen.sources.avro_columns import EXTRA, TypedRows, has_avro_reader, read_a
 from widen.sources.file_ranges import open_file
 from widen.sources.listing import FileFormat, SourceFile, SourceFiles
 from widen.sources.staged_files import OpenStagedFile, as_sources
+from widen.sources.xlsx_sheets import XLSX_EXTRA, has_xlsx_reader, read_xlsx
 from widen.spark.errors import RESTORE_FILE, environment_error
 
 _DEFAULT = ColumnRules()
@@ -57,10 +59,13 @@ def _read_parquet(file: BinaryIO, path: str) -> Iterator[TypedRows]:
         raise environment_error(path, error) or damage from error
 
 
-_READERS: Mapping[FileFormat, ReadRows] = {FileFormat.AVRO: read_avro, FileFormat.PARQUET: _read_parquet}
+def _reader_of(source: SourceFiles) -> ReadRows:
+    if source.format is FileFormat.XLSX:
+        return partial(read_xlsx, source.options)
+    return read_avro if source.format is FileFormat.AVRO else _read_parquet
 
 
-EXTRAS: Mapping[FileFormat, str] = {FileFormat.AVRO: EXTRA}
+EXTRAS: Mapping[FileFormat, str] = {FileFormat.AVRO: EXTRA, FileFormat.XLSX: XLSX_EXTRA}
 """What to install for the formats that are converted."""
 
 
@@ -70,6 +75,8 @@ class OddTypes(Exception):
 
 def is_converted(source: SourceFiles) -> bool:
     """Return whether this process converts the files of a source: a reader of their format is installed."""
+    if source.format is FileFormat.XLSX:
+        return has_xlsx_reader()
     return source.format is FileFormat.AVRO and has_avro_reader()
 
 
@@ -177,11 +184,11 @@ def _read(file: SourceFile, source: SourceFiles, rules: ColumnRules) -> Iterator
     first, integers = 0, IntegerColumns()
     if converts_integers(source, rules):
         with open_file(file.uri) as content:
-            for each in _READERS[source.format](content, file.path):
+            for each in _reader_of(source)(content, file.path):
                 integers.add(each.rows)
     found = integers.found
     with open_file(file.uri) as content:
-        for each in _READERS[source.format](content, file.path):
+        for each in _reader_of(source)(content, file.path):
             count = each.rows.num_rows
             for table, places in to_stored_rows(with_integers(each.rows, found), file.path, rules):
                 if places is None:

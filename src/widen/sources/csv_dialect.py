@@ -501,7 +501,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
         reason = "the table has none of the fields in its first line"
         raise SourceContentError(source=path, reason=reason, fix=_HEADER_FIX)
     rest = b"" if line_end is None else data[line_end.end() :]
-    return Header(_unique_names(fields), rest, line + count_lines(data[: len(data) - len(rest)]))
+    return Header(unique_names(fields), rest, line + count_lines(data[: len(data) - len(rest)]))
 
 
 def read_head(data: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:
@@ -562,7 +562,7 @@ _HEADER_FIX = (
 )
 
 
-def _unique_names(fields: Iterable[str]) -> list[str]:
+def unique_names(fields: Iterable[str]) -> list[str]:
     """Return names without duplicates: a later one gets the first free number from 2 as a suffix."""
     names: list[str] = []
     for each in fields:

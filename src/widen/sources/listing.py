@@ -67,11 +67,13 @@ class FileFormat(str, Enum):
     PARQUET = "parquet"
     AVRO = "avro"
     ORC = "orc"
+    XLSX = "xlsx"
+    """A sheet of an Excel workbook."""
 
     @property
     def is_typed(self) -> bool:
         """Whether the files have types."""
-        return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC)
+        return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC, FileFormat.XLSX)
 
 
 FILE_ENDINGS: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
@@ -81,6 +83,7 @@ FILE_ENDINGS: Mapping[FileFormat, tuple[str, ...]] = MappingProxyType(
         FileFormat.PARQUET: (".parquet",),
         FileFormat.AVRO: (".avro",),
         FileFormat.ORC: (".orc",),
+        FileFormat.XLSX: (".xlsx", ".xlsm"),
     }
 )
 """Endings of file names. No ending means plain text, so plain text must be requested."""
@@ -150,7 +153,7 @@ def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
     """
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         if b"xl/" in head or b"[Content_Types].xml" in head:
-            return "it is an Excel workbook (xlsx); save the sheet as CSV in UTF-8"
+            return "it is an Excel workbook (xlsx); give its name the ending .xlsx, or set the format"
         return "it is a zip archive; unpack it"
     for magic, found in _MAGIC:
         if head.startswith(magic):

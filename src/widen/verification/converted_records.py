@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from widen.errors import InternalError
 from widen.proof.avro_reader import AvroRecords, Compare
+from widen.proof.xlsx_reader import is_cell_value, read_sheet
 from widen.sources.arrow_columns import Nanos
 from widen.sources.converted_files import ConvertedFile, ConvertedFiles
 from widen.sources.file_ranges import open_file
@@ -26,6 +27,9 @@ def ensure_converted(converted: ConvertedFiles) -> None:
         InternalError: a record is missing or differs.
     """
     truncates = converted.rules.nanos is Nanos.TRUNCATE
+    if converted.source.format is FileFormat.XLSX:
+        _ensure_sheets(converted)
+        return
     ensure = _ensure_columns if converted.source.format is FileFormat.PARQUET else _ensure_records
     for _, files in groupby(converted.files, key=lambda each: each.source):
         ensure(list(files), truncates=truncates)
@@ -265,3 +269,30 @@ def _to_bits(values: Any) -> Any:
     if not pa.types.is_floating(values.type):
         return values
     return values.view({16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[values.type.bit_width])
+
+
+# ---- sheets of workbooks ---------------------------------------------------------------------------
+
+
+def _ensure_sheets(converted: ConvertedFiles) -> None:
+    options = {name.lower(): value for name, value in converted.source.options.items()}
+    has_header = options.get("header", "true").lower() == "true"
+    for _, files in groupby(converted.files, key=lambda each: each.source):
+        own = list(files)
+        with open_file(own[0].source) as content:
+            sheet = read_sheet(content, options.get("sheet"))
+        columns = sorted({at for row in sheet.rows for at in row})
+        records, found = sheet.rows[has_header:], []
+        for file in own:
+            rows = _open_stored(file).read()
+            values = [column.to_pylist() for column in rows.columns[: len(columns)]]
+            for at in range(rows.num_rows):
+                number = file.find_record(at)
+                found.append(number)
+                cells = [] if number >= len(records) else [records[number].get(column) for column in columns]
+                if len(cells) != len(values) or not all(
+                    is_cell_value(cell, column[at], sheet.epoch) for cell, column in zip(cells, values, strict=True)
+                ):
+                    raise _differs(file, f"record {number + 1} differs")
+        if sorted(found) != list(range(len(records))):
+            raise _differs(own[0], "records are missing")

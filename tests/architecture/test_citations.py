@@ -18,7 +18,8 @@ CITATION = re.compile(
     r"(?:the error classes of )?"
     r"(?:docs/|PROTOCOL\.md|protocol_rfcs/|Delta Lake|Delta Spark|deltalake|Spark|Hive|Iceberg's table specification"
     r"|CloudEvents|OpenLineage|Open Data Contract Standard|PyIceberg|the Puffin specification"
-    r"|the Parquet format|the Arrow format|the Avro specification|ECMA-376|RFC \d+|PEP \d+|ISO \d+|TOML|Unicode|JSON Lines)"
+    r"|the Parquet format|the Arrow format|the Avro specification|ECMA-376"
+    r"|RFC \d+|PEP \d+|ISO \d+|TOML|Unicode|JSON Lines)"
 )
 
 # The headings of the public documents, as anchors of GitHub; the file has one document after another.

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyarrow import orc
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -582,6 +583,21 @@ def test_avro_is_read_alike_with_a_session_of_this_machine(spark: SparkSession, 
     assert found[0] == found[1]
     assert [row["x_long"] for row in found[0][1]] == [1, None, None, 2**40]
     assert found[0][1][0]["day"] == "1"
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_the_quarantine_names_the_avro_file(spark: SparkSession, tmp_path: Path, *, is_split: bool) -> None:
+    required = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
+    DeltaTable.create(str(tmp_path / "t"), required)
+    fields = [{"name": "id", "type": "long"}, {"name": "n", "type": ["null", "long"]}]
+    fields += [{"name": "x", "type": ["long", "string"]}] * is_split
+    records = [{"id": at, "n": None if at == 1 else at, "x": "a" if at else 5} for at in range(3)]
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, records)
+    done = ingest(str(tmp_path / "a.avro"), str(tmp_path / "t"), spark=spark, quarantine=str(tmp_path / "q"))
+    assert done.quarantined == 1
+    [row] = widen.Table(tmp_path / "q").to_arrow().to_pylist()
+    assert (row["file"].removeprefix("file:"), row["position"]) == (f"{tmp_path}/a.avro", 0 if is_split else 2)
 
 
 def test_a_damaged_avro_file_is_named(spark: SparkSession, tmp_path: Path) -> None:

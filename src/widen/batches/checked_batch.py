@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from widen.batches.corrupt_texts import NOT_UTF8
@@ -28,10 +28,11 @@ from widen.model.types import StructType
 from widen.proof.record_digests import DigestSum
 from widen.proof.row_encoder import RecordLayout
 from widen.proof.source_reader import FileValueReader
+from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.sources.converted_files import ConvertedFiles
-from widen.sources.listing import SourceFile
+from widen.sources.listing import SourceFile, file_key_column, source_file_key
 from widen.spark.engine import Rows, Session
-from widen.spark.spark_types import DataFrame
+from widen.spark.spark_types import DataFrame, F
 from widen.verification.converted_records import ensure_converted
 from widen.verification.records import Side, TaskReader
 
@@ -104,6 +105,8 @@ class CheckedBatch:
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records; see `Batch`."""
         result = self._checked(lambda: self._split.typed.write(attempt, writer))
+        if self.converted is not None:
+            result = replace(result, quarantined_records=_with_origins(result.quarantined_records, self.converted))
         corrupt = self._split.corrupt
         if corrupt is None:
             return result
@@ -167,6 +170,26 @@ class CheckedBatch:
             corrupt = TextBatch(self.spark, readers, self.name, (), fields, self.names, file_values=values)
             self._split.typed, self._split.corrupt = typed, corrupt
         return read()
+
+
+def _with_origins(quarantined_records: Rows | None, converted: ConvertedFiles) -> Rows | None:
+    """Return quarantined records with the files of the source instead of those that Spark has read.
+
+    A file that was split has no order that Spark knows, so that the positions of its records are 0.
+    """
+    if not isinstance(quarantined_records, DataFrame):
+        return quarantined_records  # this process has found their origins
+    own = {source_file_key(each.file.uri): each for each in converted.files}
+    _, file, position, _ = ORIGIN_FIELDS
+    key = file_key_column(F.col(file))
+    names = F.create_map(*(F.lit(text) for uri, each in own.items() for text in (uri, each.source)))
+    split = [uri for uri, each in own.items() if each.numbers]
+    return quarantined_records.withColumns(
+        {
+            file: F.coalesce(names[key], F.col(file)),
+            position: F.when(key.isin(split), 0).otherwise(F.col(position)),
+        }
+    )
 
 
 def _folder_of(path: str) -> str:

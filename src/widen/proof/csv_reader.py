@@ -38,6 +38,7 @@ class CsvForm:
         spelling: Which texts the pattern stands for, for the native reader: ``exact`` for those that come back as they
             are, ``written`` if other fractions are among them; empty for no pattern, or another one.
         decimal: What begins the fraction of a number.
+        skips_first_line: Whether the first line, which is not blank, is no row.
     """
 
     separator: bytes = b","
@@ -50,6 +51,7 @@ class CsvForm:
     values: str = ""
     spelling: str = ""
     decimal: str = "."
+    skips_first_line: bool = False
 
     @property
     def is_native(self) -> bool:
@@ -122,6 +124,9 @@ def read_csv_head(text: bytes, form: CsvForm) -> CsvHead:
     """
     start = text.removeprefix(_BOM)
     size = len(text) - len(start.lstrip(b"\r\n"))
+    if form.skips_first_line:
+        (_, *rest) = text[size:].split(b"\n" if b"\n" in text[size:] else b"\r", 1)
+        size = len(text) - len((rest or [b""])[0].lstrip(b"\r\n"))
     lines = text[size : size + HEAD_BYTES].splitlines(keepends=True)
     walker = _RowWalker(form)
     first = next(walker.rows(lines, is_end=True), _Row())

@@ -63,8 +63,6 @@ def find_dialects(files: Sequence[SourceFile], default: CsvDialect, given: Colle
     Raises:
         SourceContentError: the first lines of a file leave something open that an option must say.
     """
-    if {"separator", "encoding", "header", "quote", "decimal"} <= set(given):
-        return CsvDialects(default, {})
     others = {}
     for file in files:
         if not file.size_bytes:
@@ -99,6 +97,11 @@ def find_dialect(head: bytes, default: CsvDialect, given: Collection[str], path:
     text = _decode(head, dialect)
     if text is None:
         return dialect
+    named = _SEPARATOR_LINE.match(text)
+    if named is not None:
+        dialect, text = replace(dialect, has_separator_line=True), text[named.end() :]
+        if "separator" not in given:
+            dialect, given = replace(dialect, separator=named[1]), {*given, "separator"}
     if "quote" not in given and dialect.quote == '"' and dialect.escape is None and _has_single_quotes(text):
         dialect = replace(dialect, quote="'")
     if "separator" not in given:
@@ -111,6 +114,10 @@ def find_dialect(head: bytes, default: CsvDialect, given: Collection[str], path:
     return dialect
 
 
+_SEPARATOR_LINE = re.compile(r'[\r\n]*"?sep=([^\w\s"\']|\t)"?(?:\r\n|\r|\n|$)', re.IGNORECASE)
+"""The line that Excel writes and reads, e.g. ``sep=;``."""
+
+
 def describe_dialect(dialect: CsvDialect) -> str:
     """Return a dialect in a few words."""
     separator = _SEPARATORS.get(dialect.separator, "") if dialect.separator == "\t" else dialect.separator
@@ -118,6 +125,7 @@ def describe_dialect(dialect: CsvDialect) -> str:
     if codecs.lookup(dialect.encoding).name not in ("utf-8", "utf-8-sig"):
         parts.append(_ENCODINGS.get(dialect.encoding, dialect.encoding))
     parts += ["single quotes"] if dialect.quote == "'" else []
+    parts += ["a line sep="] if dialect.has_separator_line else []
     parts += ["decimal comma"] if dialect.decimal == "," else []
     return ", ".join(parts)
 

@@ -43,6 +43,7 @@ class CsvDialect:
         multi_line: Whether quoted fields may take several lines; None if they may, unless they look damaged.
         max_record_bytes: Maximum size of a row.
         decimal: What begins the fraction of a number, if texts become numbers.
+        has_separator_line: Whether the first line names the separator, as Excel writes it.
     """
 
     separator: str = ","
@@ -56,6 +57,7 @@ class CsvDialect:
     multi_line: bool | None = None
     max_record_bytes: int = MAX_RECORD_BYTES
     decimal: str = "."
+    has_separator_line: bool = False
 
 
 def fold_name(name: str) -> str:
@@ -470,7 +472,7 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
         CorruptFile: a quote of the header is not closed, the header is not in the encoding, or it has only NULs.
     """
     data = data.removeprefix(BOM)
-    start = len(data) - len(data.lstrip(b"\r\n"))
+    start = _find_start(data, dialect)
     line = 1 + count_lines(data[:start])
     data = data[start:]
     line_end = _find_header_end(data, dialect, path, line)
@@ -502,6 +504,16 @@ def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
         raise SourceContentError(source=path, reason=reason, fix=_HEADER_FIX)
     rest = b"" if line_end is None else data[line_end.end() :]
     return Header(unique_names(fields), rest, line + count_lines(data[: len(data) - len(rest)]))
+
+
+def _find_start(data: bytes, dialect: CsvDialect) -> int:
+    """Return where the header begins: after blank lines, and the line that names the separator."""
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    if not dialect.has_separator_line:
+        return start
+    named = LINE_END.search(data, start)
+    end = len(data) if named is None else named.end()
+    return len(data) - len(data[end:].lstrip(b"\r\n"))
 
 
 def read_head(data: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:

@@ -204,6 +204,7 @@ def _proof_form(dialect: CsvDialect) -> CsvForm:
         values=dialect.detects,
         spelling=_SPELLINGS.get(dialect.detects, "") if dialect.decimal == "." else "",
         decimal=dialect.decimal,
+        skips_first_line=dialect.has_separator_line,
     )
 
 

@@ -62,6 +62,11 @@ FORMS: list[tuple[str | bytes, str]] = [
     ("a,b\n'1,5',2\n'it''s',3\n", ", with header, single quotes"),
     ("a,b\nit's,2\n", ", with header"),
     ("a,b\n'x',\"y\"\n", ", with header"),
+    # A line that names the separator.
+    ("sep=;\na;b\n1;2,5\n", "; with header, a line sep=, decimal comma"),
+    ('"sep=|"\r\na|b,c\r\n1|2\r\n', "| with header, a line sep="),
+    ("SEP=\t\na\tb\n1\t2\n", "tab with header, a line sep="),
+    ("sep=a\n1\n", ", with header"),
     # Commas in numbers.
     ("a;b\n1,5;x\n", "; with header, decimal comma"),
     ("a;b\n0,125;x\n", "; with header, decimal comma"),
@@ -164,6 +169,21 @@ def test_a_point_is_no_fraction_where_a_comma_is(tmp_path: Path) -> None:
     found = [(row["total_double"], row["total"]) for row in rows(tmp_path / "t")]
     assert found == [(2.5, "2.5"), (None, "1.5"), (7.0, "7"), (None, "1,50"), (None, "1.234,5")]
     assert [row["note_double"] for row in rows(tmp_path / "t")] == [None, None, 1.5, None, 2.5]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("header", ["true", "false"])
+def test_a_line_that_names_the_separator_is_no_row(tmp_path: Path, end: str, header: str) -> None:
+    lines = ["", "sep=;", "", "id;b", *(f"{number};x,{number}" for number in range(3)), "1;2;3"]
+    (tmp_path / "a.csv").write_text(end.join(lines), newline="")
+    done = load(tmp_path / "a.csv", tmp_path / "t", options={"header": header})
+    assert (done.records, done.corrupt) == (3 + (header == "false"), 1)
+    found = widen.Table(tmp_path / "t").to_arrow().to_pylist()
+    place = [row["_corrupt_at"] for row in found if row["_corrupt_at"]]
+    assert len(place) == 1
+    assert "8" in str(place[0])
+    key = "b" if header == "true" else "_c1"
+    assert sorted(row[key] for row in found if row[key]) == ["b"] * (header == "false") + ["x,0", "x,1", "x,2"]
 
 
 def test_the_option_decimal_needs_types(tmp_path: Path) -> None:

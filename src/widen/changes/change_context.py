@@ -28,7 +28,6 @@ from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.column_mapping import (
     CHANGE_FOLDER,
-    ID,
     TrackingColumns,
     with_change_type,
 )
@@ -116,8 +115,7 @@ class ChangeContext:
         """Whether the types allow tasks to write rows with Arrow: rows keep their columns, without ids."""
         table = self.configuration
         needs_spark = enabled_compat(table.properties) is not None or stores_partition_columns(table)
-        is_plain = table.mapping != ID and not needs_spark
-        return is_plain and self.tracking is None and self.before == self.schema
+        return not needs_spark and self.tracking is None and self.before == self.schema
 
     def located(self, keys: Collection[str] | None = None) -> DataFrame:
         """Return the rows of the candidates, or of some of them, with their file and row index."""

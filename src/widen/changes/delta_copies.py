@@ -24,7 +24,6 @@ from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
 from widen.errors import InvalidOption
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice
 from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
-from widen.files.footers import names_in_file
 from widen.frames.parquet_writer import arrow_layout
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS
 from widen.log.commit_outcome import discard_folder
@@ -102,14 +101,14 @@ class DeltaCopies:
                 layout = replace(layout, sink=replace(layout.sink, file_bytes=self.file_bytes))
             columns = _columns_in_files(source, layout, unmapped=self.unmapped)
             keys = dict(zip(layout.split, snapshot.partition_keys, strict=True))
-            scan = LocalScan(snapshot.store, columns, NAME, keys)
+            scan = LocalScan(snapshot.store, columns, ID if source.mapping == ID else NAME, keys)
             _ = scan.arrow_schema
         except InvalidOption as error:
             raise NotLocal(f"a column has the type {error.fields['value']}") from error
         texts = partial(_partition_texts, snapshot.partition_keys)
         copier = FileCopier(
             snapshot.store,
-            partial(_read_rows, scan, self.tracking, finds_ids=source.mapping == ID),
+            partial(_read_rows, scan, self.tracking),
             partial(_open_partition, layout, texts),
             texts,
             _size_of,
@@ -210,20 +209,10 @@ def _open_partition(
     return _PartitionWriter(open_writer(in_job, values), layout.schema, values)
 
 
-def _read_rows(
-    scan: LocalScan, tracking: TrackingColumns | None, slice: RowSlice, *, finds_ids: bool
-) -> Iterator[pa.Table]:
+def _read_rows(scan: LocalScan, tracking: TrackingColumns | None, slice: RowSlice) -> Iterator[pa.Table]:
     """Yield the rows of a file in the columns of new files, with their row ids."""
-    add = slice.file
-    if finds_ids:
-        names = {
-            path: {PHYSICAL_NAME: name}
-            for path, name in names_in_file(scan.store, scan.schema, scan.store.plain(add.path))
-        }
-        found = map_fields(scan.schema, lambda path, each: each.with_metadata(**names.get(path, {})))
-        scan = replace(scan, schema=found)
     for positions, rows in scan.read_numbered(slice):
-        yield rows if tracking is None else _with_row_ids(rows, tracking, add, positions)
+        yield rows if tracking is None else _with_row_ids(rows, tracking, slice.file, positions)
 
 
 def _with_row_ids(rows: pa.Table, columns: TrackingColumns, add: Add, positions: pa.Array) -> pa.Table:

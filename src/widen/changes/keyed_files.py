@@ -27,7 +27,6 @@ from widen.log.snapshot import Snapshot, select_files
 from widen.model.types import Field, StructType
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID
 from widen.protocol.data_skipping import Predicate
 
 
@@ -89,10 +88,9 @@ class DeltaFiles(KeyedTable):
         return not find_obstacle(self.view.configuration)
 
     def scan(self, columns: StructType) -> LocalScan:
-        view, mode = self.view, self.view.configuration.mapping
-        if mode == ID:
-            raise NotLocal("columns are found by field id")
-        return LocalScan(view.store, columns, mode, dict(zip(view.partition_columns, view.partition_keys, strict=True)))
+        view = self.view
+        keys = dict(zip(view.partition_columns, view.partition_keys, strict=True))
+        return LocalScan(view.store, columns, view.configuration.mapping, keys)
 
     def find_files(self, searched: Predicate) -> Sequence[Add]:
         if self.snapshot is None:

@@ -1,7 +1,8 @@
 """Rows of small tables as Arrow tables, read in this process without a Spark session.
 
-Old types are cast as Delta Lake widens them, columns are found by their physical names, deleted rows are left out, and
-partition values come from the log. A file that this cannot read exactly is refused, and Spark reads the table instead.
+Old types are cast as Delta Lake widens them, columns are found by physical names or field ids, deleted rows are left
+out, and partition values come from the log. A file that this cannot read exactly is refused, and Spark reads the table
+instead.
 
 Source: PROTOCOL.md#reader-requirements-for-type-widening, #column-mapping, #deletion-vectors
 """
@@ -13,7 +14,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -28,11 +29,12 @@ from pyroaring import BitMap64
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.files.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.files.deleted_rows import load_vector
-from widen.files.footers import open_data_file
+from widen.files.footers import names_by_id, open_data_file
 from widen.log.file_list import to_adds
 from widen.log.log_store import LogStore
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.log.snapshot import Snapshot
+from widen.model.column_path import map_fields
 from widen.model.types import (
     VARIANT,
     ArrayType,
@@ -46,7 +48,7 @@ from widen.model.types import (
 )
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, NONE, physical_name
+from widen.protocol.column_mapping import ID, NAME, NONE, PHYSICAL_NAME, physical_name
 from widen.protocol.column_metadata import char_lengths, has_limits, text_limit, to_declared
 from widen.protocol.data_skipping import (
     And,
@@ -121,22 +123,22 @@ class LocalScan:
 
     def read_numbered(self, rows: RowSlice) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a slice with their positions, some at a time, in the order of the file."""
-        with self._open(rows.file) as file:
+        with self._open(rows.file) as (found, file):
             deleted, others = _load(self.store, rows.file), _load(self.store, rows.kept)
             deleted |= rows.marked or BitMap64()
-            for first, batch in _batches(file, rows, self._stored_names(file)):
+            for first, batch in _batches(file, rows, found._stored_names(file)):
                 positions, chosen = count_up(batch.num_rows, first, pa.uint64()), batch
                 if deleted or rows.kept is not None:
                     is_chosen = pc.invert(position_flags(deleted, first, batch.num_rows))
                     if rows.kept is not None:
                         is_chosen = pc.and_(is_chosen, position_flags(others, first, batch.num_rows))
                     positions, chosen = positions.filter(is_chosen), batch.filter(is_chosen)
-                yield positions, self._in_table_types(file, chosen, rows.file, len(positions))
+                yield positions, found._in_table_types(file, chosen, rows.file, len(positions))
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a file with their positions, a row group at a time, without the deleted ones."""
-        with self._open(add) as file:
-            deleted, names, first = _load(self.store, add), self._stored_names(file), 0
+        with self._open(add) as (found, file):
+            deleted, names, first = _load(self.store, add), found._stored_names(file), 0
             gone = pa.array(deleted.to_array(), pa.uint64()) if deleted else None
             for number in range(file.metadata.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
@@ -146,32 +148,43 @@ class LocalScan:
                 if gone is not None:
                     is_live = pc.invert(pc.is_in(positions, value_set=gone))
                     positions, rows = positions.filter(is_live), rows.filter(is_live)
-                yield positions, self._in_table_types(file, rows, add, len(positions))
+                yield positions, found._in_table_types(file, rows, add, len(positions))
 
     def read_marked(self, add: Add, marked: BitMap64) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a file, some at a time and without the deleted ones, with whether a bitmap has the position
         of each row.
         """
-        with self._open(add) as file:
+        with self._open(add) as (found, file):
             deleted = _load(self.store, add)
             for first, batch in _batches(file, RowSlice(add)):
                 flags, rows = position_flags(marked, first, batch.num_rows), batch
                 if deleted:
                     is_live = pc.invert(position_flags(deleted, first, batch.num_rows))
                     flags, rows = flags.filter(is_live), batch.filter(is_live)
-                yield flags, self._in_table_types(file, rows, add, len(flags))
+                yield flags, found._in_table_types(file, rows, add, len(flags))
 
     @contextmanager
-    def _open(self, add: Add) -> Iterator[pq.ParquetFile]:
+    def _open(self, add: Add) -> Iterator[tuple[LocalScan, pq.ParquetFile]]:
+        """Open a file, and say how it is read: by the names that it gives to the columns."""
         with open_data_file(self.store, self.store.plain(add.path)) as opened:
             # Old writers store times as INT96. Arrow reads those as nanoseconds by default, which end in the year 2262.
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_legacy(file.metadata.metadata):
                 raise NotLocal(f"{add.path} has dates of the Julian calendar")
             try:
-                yield file
+                yield self._named_as_in(file, add), file
             except pa.ArrowNotImplementedError as error:
                 raise NotLocal(f"Arrow cannot read {add.path}") from error
+
+    def _named_as_in(self, file: pq.ParquetFile, add: Add) -> LocalScan:
+        if self.mode != ID:
+            return self
+        names = dict(names_by_id(file.schema_arrow, self.schema, self.store.plain(add.path)))
+        named = map_fields(
+            self.schema,
+            lambda path, field: field.with_metadata(**{PHYSICAL_NAME: names[path]}) if path in names else field,
+        )
+        return replace(self, schema=named, mode=NAME)
 
     def _stored_names(self, file: pq.ParquetFile) -> list[str] | None:
         """Return the names of the columns to read; None for all, because PyArrow takes a dot for a path."""
@@ -200,11 +213,8 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
         NotLocal: only Spark can read the table exactly.
     """
     ensure_changes_readable(snapshot.schema)
-    mode = snapshot.configuration.mapping
-    if mode == ID:
-        raise NotLocal("columns are found by field id")
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
-    scan = LocalScan(snapshot.store, snapshot.schema, mode, keys)
+    scan = LocalScan(snapshot.store, snapshot.schema, snapshot.configuration.mapping, keys)
     try:
         _ = scan.arrow_schema
     except InvalidOption as error:

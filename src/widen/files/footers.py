@@ -438,12 +438,19 @@ Names: TypeAlias = tuple[tuple[Path, str], ...]
 
 
 def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
+    """Return the names of columns in a file; see `names_by_id`."""
+    with open_data_file(store, path) as file:
+        return names_by_id(pq.read_schema(file), schema, path)
+
+
+def names_by_id(columns: pa.Schema, schema: StructType, path: str) -> Names:
     """Return the names of columns in a file, resolved by field id, where they differ from the physical names.
 
     If the file lacks a column but another column has its physical name, the column gets an unused name, so that a
     reader by name does not find the wrong one.
 
     Args:
+        columns: The columns of the file.
         schema: The columns to find, in logical names, with their ids.
 
     Raises:
@@ -451,15 +458,13 @@ def names_in_file(store: LogStore, schema: StructType, path: str) -> Names:
 
     Source: PROTOCOL.md#reader-requirements-for-column-mapping
     """
-    with open_data_file(store, path) as file:
-        columns = pq.read_schema(file)
     if not any(map(field_id, columns)):
         raise CorruptFile(path=path, reason=_NO_IDS, fix=_FIX_IDS)
     return tuple(names_of_columns(list(columns), schema))
 
 
 def names_of_columns(columns: list[Any], struct: StructType, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the columns that have another name in a file, in the form of `names_in_file`."""
+    """Yield the columns that have another name in a file, in the form of `names_by_id`."""
     find = _field_finder(struct, ID)
     by_field = {field.name: column for column in columns if (field := find(column))}
     used_names = {similarity_key(column.name) for column in columns}

@@ -43,7 +43,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
 from widen.model.types import BINARY, STRING, StructType, is_fully_nullable, quote_name
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import ID, physical_name
+from widen.protocol.column_mapping import physical_name
 from widen.protocol.column_metadata import DEFAULT, find_generation, is_computed
 from widen.protocol.file_statistics import count_written_rows, private_columns
 from widen.protocol.partition_values import partition_limits
@@ -218,8 +218,6 @@ class DeltaWriter(TableWriter):
 
     def find_obstacle(self) -> str:
         obstacle = find_obstacle(self.table, checks_rows=True)
-        if obstacle is None and self.table.mapping == ID:
-            return "its columns are found by field id"  # also by the proof, which reads them
         default = next((field.name for field in self.table.schema if DEFAULT in field.metadata), None)
         if obstacle is None and default is not None:
             return f"the column {default} has a default"

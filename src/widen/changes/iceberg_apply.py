@@ -87,7 +87,7 @@ class RowChange:
         names: The columns that change.
         returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
         is_unique: Whether a row that is decided several times is an error.
-        at_most: How many rows may change; None if this is not known.
+        is_whole: Whether every row changes.
         searched: What all rows fulfil that change.
     """
 
@@ -101,7 +101,7 @@ class RowChange:
     names: Collection[str] = ()
     returns_all: bool = False
     is_unique: bool = False
-    at_most: int | None = None
+    is_whole: bool = False
     searched: Predicate = field(default_factory=UnknownPredicate)
 
     def write(self, staged: StagedFiles, here: Callable[[], HeldRows] | None = None) -> ReplacedFiles:
@@ -146,14 +146,15 @@ class RowChange:
     def _hold(self) -> HeldRows | None:
         """Return the rows that Spark decides, with their new values; None if this process cannot hold them."""
         columns, scan = self._columns, self.scan
-        is_large = self.at_most is not None and self.at_most > most_rows(columns, LONGEST[-1])
+        at_most = sum(file.rows for file in scan.files) if self.is_whole else None
+        is_large = at_most is not None and at_most > most_rows(columns, LONGEST[-1])
         if not self._writes or is_large or not can_copy_here(self.source, self.writer, scan):
             return None
         with translate_spark_errors():
             decided = self._decide(columns)
             keys = [location_key(uri) for uri in to_uris(file.path for file in scan.files)]
             is_broken = breaks_a_rule(columns, NO_PROTOCOL, {}, self._limits(columns))
-            return hold_rows(decided, columns, self.kinds, is_broken, keys, self.at_most)
+            return hold_rows(decided, columns, self.kinds, is_broken, keys, at_most)
 
     def _write_held(self, held: HeldRows, staged: StagedFiles) -> ReplacedFiles:
         """Write copies of the files with held rows.
@@ -187,6 +188,9 @@ class RowChange:
         writer, scan = self.writer, self.scan
         written: list[IcebergFile] = []
         staged.add_undo(lambda: writer.discard(written))
+        if self.is_whole:
+            written += writer.write(self._all_rows(scan))
+            return self._replace_all(written)
         with ExitStack() as persisted:
             with translate_spark_errors():
                 changed = self._decide(self._written)
@@ -227,6 +231,13 @@ class RowChange:
         if copied < 0 or not touched.deletes:
             _ensure_count(copied, expected)
         return ReplacedFiles(removed, written, total)
+
+    def _replace_all(self, written: Sequence[IcebergFile]) -> ReplacedFiles:
+        removed, count = self._entries(self.scan), self.writer.count_rows(written)
+        # Only readers of other writers' deletes know how many rows the deletes remove.
+        if not self.scan.deletes:
+            _ensure_count(count, sum(each.record_count for each in removed))
+        return ReplacedFiles(removed, written, Counter({0: count}))
 
     def _decide(self, columns: StructType) -> DataFrame:
         """Return the rows that change, with some columns."""

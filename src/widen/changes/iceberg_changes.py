@@ -170,9 +170,8 @@ class SelectedRows:
             return rows.select(FILE, ROW, F.when(self._is_match, 0).alias(CLAUSE), *after)
 
         transaction = self._open(())
-        at_most = sum(file.rows for file in self._candidates.files) if self.where is None else None
-        change = self._change(transaction, self._candidates, (ChangeKind.UPDATE,), decide, at_most=at_most)
-        change = replace(change, names={path[0] for path in given})
+        change = self._change(transaction, self._candidates, (ChangeKind.UPDATE,), decide)
+        change = replace(change, names={path[0] for path in given}, is_whole=self.where is None)
 
         def here() -> HeldRows:
             change.ensure_held()
@@ -271,13 +270,10 @@ class SelectedRows:
         decide: Callable[[StructType, DataFrame], DataFrame],
         *,
         returns_all: bool = True,
-        at_most: int | None = None,
     ) -> RowChange:
         writer = open_iceberg_writer(transaction, self._new_whole(transaction))
         after = self._new_schema(transaction)
-        return RowChange(
-            self._source, self.schema, writer, after, scan, kinds, decide, returns_all=returns_all, at_most=at_most
-        )
+        return RowChange(self._source, self.schema, writer, after, scan, kinds, decide, returns_all=returns_all)
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""

@@ -13,8 +13,9 @@ from pyspark.sql import Row, SparkSession
 
 from support.fault import FULL
 from widen.evolution.key_rules import KeyRules
-from widen.files.data_reader import NotLocal, ensure_exact, evaluate
+from widen.files.data_reader import NotLocal
 from widen.files.predicates import bind_condition
+from widen.files.row_tests import plan_test
 from widen.model.schema_json import parse_type
 from widen.model.types import StructType
 from widen.proof.canonical import LONG_NUMBER
@@ -158,11 +159,10 @@ def compare_writer(rows: pa.Table, schema: StructType, texts: list[str], found: 
     """Compare what this process finds without Spark, and return of how many conditions it does."""
     count = 0
     for at, text in enumerate(texts):
-        predicate = bind_condition(as_columns(text, schema), schema)
         try:
-            ensure_exact(predicate)
+            test = plan_test(bind_condition(as_columns(text, schema), schema))
         except NotLocal:
             continue
         count += 1
-        assert evaluate(predicate, rows).to_pylist() == [row[at] for row in found], text
+        assert test(rows).to_pylist() == [row[at] for row in found], text
     return count

@@ -29,7 +29,7 @@ from widen.changes.copy_files import split_by_size
 from widen.changes.spark_changes import ensure_space, remove_positions
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.files.arrow_types import count_up, one_array
-from widen.files.data_reader import LocalScan, NotLocal, RowTest, plan_local_scan
+from widen.files.data_reader import LocalScan, NotLocal, plan_local_scan
 from widen.files.data_writer import (
     PartFile,
     PartitionedWriter,
@@ -40,6 +40,7 @@ from widen.files.data_writer import (
 )
 from widen.files.deleted_rows import load_vector, mark_rows, to_bitmap
 from widen.files.expressions import RowValues, plain_sql, plan_condition, plan_values
+from widen.files.row_tests import RowTest
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS, CHANGED_BYTES, MATCHED_ROWS
 from widen.log.commit_outcome import discard_folder

@@ -41,8 +41,9 @@ from widen.evolution.key_rules import (
     unchanged_column,
 )
 from widen.files.arrow_types import count_up, one_array, to_arrow
-from widen.files.data_reader import FileScan, NotLocal, ensure_exact, evaluate
+from widen.files.data_reader import FileScan, NotLocal
 from widen.files.predicates import bind_condition
+from widen.files.row_tests import RowTest, plan_test
 from widen.json.field_rules import VALID_TO
 from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.snapshot import Snapshot
@@ -193,7 +194,7 @@ class _Plan:
     keys: tuple[KeyColumns, ...]
     order: OrderColumns | None
     until: OrderColumns | None
-    deletes: Predicate | None
+    deletes: RowTest | None
     content: FileScan
     whole: FileScan
     rules: KeyRules
@@ -217,8 +218,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
         return None
     condition = rules.deletes(schema)
     deletes = None if condition is None else bind_condition(condition, schema)
-    if deletes is not None:
-        ensure_exact(deletes)
+    test = None if deletes is None else plan_test(deletes)
     places = [place for each in (*keys, order, until) if each is not None for place in each.places]
     unchanged = unchanged_column(schema, rules)
     wanted = {place[0] for place in places} | {
@@ -232,7 +232,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     except InvalidOption:  # a type that Arrow does not have
         return None
     content, whole = table.scan(StructType(content_fields(schema, rules))), table.scan(schema)
-    return _Plan(scan, tuple(keys), order, until, deletes, content, whole, rules, unchanged)
+    return _Plan(scan, tuple(keys), order, until, test, content, whole, rules, unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def _read_batch(plan: _Plan, table: KeyedTable, adds: Sequence[Add], deleting: C
             columns = {"file": pa.repeat(pa.scalar(number, pa.int32()), len(positions)), "position": positions}
             columns |= {f"k{at}": key.read(rows) for at, key in enumerate(plan.keys)}
             columns["s"] = _sequence(plan, rows)
-            deletes = None if plan.deletes is None else pc.fill_null(evaluate(plan.deletes, rows), False)
+            deletes = None if plan.deletes is None else pc.fill_null(plan.deletes(rows), False)
             if plan.unchanged is not None:
                 columns["u"] = rows.column(plan.unchanged.name)
             columns["d"] = pa.repeat(pa.scalar(add.path in deleting), len(positions)) if deletes is None else deletes

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any
 from typing import Protocol as Interface
 
 import msgspec
@@ -50,17 +50,6 @@ from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NAME, NONE, PHYSICAL_NAME, physical_name
 from widen.protocol.column_metadata import char_lengths, has_limits, text_limit, to_declared
-from widen.protocol.data_skipping import (
-    And,
-    Compare,
-    ConstantPredicate,
-    ConstantUnlessNull,
-    IsNull,
-    Not,
-    Or,
-    Predicate,
-    UnknownPredicate,
-)
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
@@ -500,88 +489,6 @@ _CASTS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bool]
 """The stored types and the types of columns that Arrow casts exactly."""
 
 
-# Conditions on rows, and rows as JSON; `widen.files.expressions` evaluates `widen read` with them.
-#
-# Do only what gives the same result as Spark; raise `NotLocal` for the rest, so that Spark does it. The JSON equals
-# Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
-#
-# Source: Spark's to_json and its JSON options; Java's Double.toString
-
-
-# ---- conditions ------------------------------------------------------------------------------------
-
-COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-_FLOATING = frozenset({"float", "double"})
-
-RowTest: TypeAlias = Callable[[pa.Table], Any]
-"""Returns for each row whether it fulfils a condition: true, false or null."""
-
-
-def leave_to_spark(part: Any) -> RowTest:
-    """Refuse a part of a condition that was not bound."""
-    raise NotLocal("the condition is not a comparison of columns with constants")
-
-
-def ensure_exact(predicate: Predicate, test_part: Callable[[Any], RowTest] = leave_to_spark) -> None:
-    """Check that Arrow evaluates a condition as Spark does.
-
-    Args:
-        test_part: Returns the test of a part that is not bound, or raises `NotLocal`.
-
-    Raises:
-        NotLocal: it does not, or a part of it was not understood.
-    """
-    match predicate:
-        case And(left, right) | Or(left, right):
-            ensure_exact(left, test_part)
-            ensure_exact(right, test_part)
-        case Not(inner):
-            ensure_exact(inner, test_part)
-        case UnknownPredicate(part):
-            test_part(part)
-
-
-def evaluate(
-    predicate: Predicate, rows: pa.Table, test_part: Callable[[Any], RowTest] = leave_to_spark
-) -> pa.ChunkedArray:
-    """Return for each row whether a condition is true, false or null, as Spark does.
-
-    Args:
-        predicate: A condition that `ensure_exact` accepts.
-        rows: The columns of the condition; names are compared without regard to case.
-    """
-    match predicate:
-        case And(left, right):
-            return pc.and_kleene(evaluate(left, rows, test_part), evaluate(right, rows, test_part))
-        case Or(left, right):
-            return pc.or_kleene(evaluate(left, rows, test_part), evaluate(right, rows, test_part))
-        case Not(inner):
-            return pc.invert(evaluate(inner, rows, test_part))
-        case IsNull(path, _):
-            return pc.is_null(find_leaf(rows, path))
-        case ConstantPredicate(result):
-            return pa.chunked_array([pa.repeat(pa.scalar(result, pa.bool_()), len(rows))])
-        case ConstantUnlessNull(path, _, result):
-            return pc.if_else(pc.is_valid(find_leaf(rows, path)), pa.scalar(result, pa.bool_()), None)
-        case Compare(path, data_type, operator, value) if plain_name(data_type) not in _FLOATING:
-            constant = pa.scalar(value, to_arrow(data_type))
-            return COMPARE[operator](find_leaf(rows, path).cast(constant.type), constant)
-        case Compare(path, _, operator, value):
-            # Spark compares floats as doubles, and NaN is above every number for it.
-            doubles = find_leaf(rows, path).cast(pa.float64())
-            result = COMPARE[operator](doubles, pa.scalar(value, pa.float64()))
-            return pc.or_(result, pc.is_nan(doubles)) if operator in (">", ">=") else result
-        case UnknownPredicate(part):
-            return test_part(part)(rows)
-
-
 def find_leaf(rows: pa.Table, place: Sequence[str]) -> pa.ChunkedArray:
     """Return a column, or a field of a struct; names are compared without regard to case."""
     values = rows.column(_find_same(rows.column_names, place[0]))
@@ -596,7 +503,13 @@ def _find_same(names: Sequence[str], name: str) -> int:
     return names.index(name) if name in names else [each.lower() for each in names].index(name.lower())
 
 
-# ---- rows as JSON ----------------------------------------------------------------------------------
+# Rows as JSON; `widen.files.expressions` evaluates `widen read` with it.
+#
+# Do only what gives the same result as Spark; raise `NotLocal` for the rest, so that Spark does it. The JSON equals
+# Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
+#
+# Source: Spark's to_json and its JSON options; Java's Double.toString
+
 
 Encoder = Callable[[Any], str]
 

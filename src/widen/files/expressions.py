@@ -24,17 +24,13 @@ from widen.evolution.unify import unify_schema
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.conversions import convert_values
 from widen.files.data_reader import (
-    COMPARE,
     NotLocal,
     RowSlice,
-    RowTest,
-    ensure_exact,
-    evaluate,
     find_leaf,
-    leave_to_spark,
     plan_local_scan,
 )
 from widen.files.predicates import OPERATORS, PredicateScope, bind_condition, parse_like, read_literal
+from widen.files.row_tests import COMPARE, RowTest, leave_to_spark, plan_test
 from widen.limits import QUERY_BYTES
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, select_files
@@ -182,9 +178,7 @@ def _test_rows(condition: Predicate, schema: StructType) -> RowTest:
     Raises:
         NotLocal: only Spark evaluates it.
     """
-    test_part = partial(_test_part, schema)
-    ensure_exact(condition, test_part)
-    return partial(evaluate, condition, test_part=test_part)
+    return plan_test(condition, partial(_test_part, schema))
 
 
 def _test_part(schema: StructType, part: Any) -> RowTest:

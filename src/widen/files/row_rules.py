@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from widen.errors import CheckViolated
 from widen.evolution.policy import mask
-from widen.files.data_reader import NotLocal, ensure_exact, evaluate, java_float, java_number
+from widen.files.data_reader import NotLocal, java_float, java_number
 from widen.files.predicates import bind_condition
+from widen.files.row_tests import RowTest, plan_test
 from widen.model.types import DataType, DecimalType, Field, StructType, plain_name
-from widen.protocol.data_skipping import Predicate
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import referenced_columns, row_conditions
 from widen.spark.errors import SHOWN_CHARACTERS
@@ -34,7 +34,7 @@ class RowRule:
 
     name: str
     expression: str
-    predicate: Predicate
+    test: RowTest
     columns: tuple[Field, ...]
 
     def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
@@ -43,7 +43,7 @@ class RowRule:
         Args:
             rows: At least the columns that the rule uses.
         """
-        holds = evaluate(self.predicate, pa.Table.from_batches([rows]))
+        holds = self.test(pa.Table.from_batches([rows]))
         return pc.invert(pc.fill_null(holds, False)).combine_chunks()
 
     def refuse(self, row: Mapping[str, Any]) -> CheckViolated:
@@ -79,15 +79,14 @@ def row_rules(table: TableConfiguration) -> tuple[RowRule, ...]:
 def _row_rule(label: str, text: str, schema: StructType) -> RowRule:
     names = {path[0] for path in referenced_columns(text, schema)}
     used = tuple(field for field in schema if field.name in names)
-    predicate = bind_condition(text, schema)
     try:
-        ensure_exact(predicate)
+        test = plan_test(bind_condition(text, schema))
     except NotLocal as error:
         raise NotLocal(f"its {label} does more than compare columns with constants") from error
     # Errors show the values of the columns as Spark writes them.
     if not all(plain_name(field.type) in _TEXTS or isinstance(field.type, DecimalType) for field in used):
         raise NotLocal(f"its {label} is about values of another type than numbers, texts, dates and times")
-    return RowRule(f"The {label}", text, predicate, used)
+    return RowRule(f"The {label}", text, test, used)
 
 
 def _masked(value: Any, data_type: DataType) -> str | None:

@@ -10,9 +10,10 @@ import pytest
 
 import widen
 from widen.errors import InvalidCondition
-from widen.files.data_reader import NotLocal, ensure_exact, evaluate
+from widen.files.data_reader import NotLocal
 from widen.files.expressions import QueriedFiles, query_files, query_locally
 from widen.files.predicates import bind_condition
+from widen.files.row_tests import plan_test
 from widen.protocol.column_metadata import parse_columns
 
 SCHEMA = parse_columns(
@@ -56,15 +57,13 @@ ANSWERS: dict[str, list[bool | None]] = {
 
 @pytest.mark.parametrize("condition", ANSWERS)
 def test_conditions_have_three_values(condition: str) -> None:
-    predicate = bind_condition(condition, SCHEMA)
-    ensure_exact(predicate)
-    assert evaluate(predicate, ROWS).to_pylist() == ANSWERS[condition]
+    assert plan_test(bind_condition(condition, SCHEMA))(ROWS).to_pylist() == ANSWERS[condition]
 
 
 @pytest.mark.parametrize("condition", ["id + 1 = 2", "raw = X'61'", "length(name) = 1", "id = 1 AND name LIKE 'a%'"])
 def test_other_conditions_are_left_to_spark(condition: str) -> None:
     with pytest.raises(NotLocal):
-        ensure_exact(bind_condition(condition, SCHEMA))
+        plan_test(bind_condition(condition, SCHEMA))
 
 
 INTEGERS: dict[str, list[int | None]] = {

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 from conftest import ROOT, session_settings
@@ -123,3 +124,10 @@ def test_the_data_source(call: Call, tmp_path: Path) -> None:
     count, filtered, copied = call(connect_client.data_source, tmp_path)
     assert (count, filtered) == (17, [16, 17, 18, 19])
     assert copied == sorted([(number, f"v{number}") for number in range(3, 20)], key=repr)
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="Spark 4.0 does not pass the rows of streams in Arrow")
+def test_streams_with_names_append_ingest_and_load_by_key(call: Call, tmp_path: Path) -> None:
+    found = call(connect_client.named_streams, tmp_path)
+    every = [(1, 1, 1), (1, 2, 5_000_000_000), (2, 1, 2)]
+    assert found == {"ingest": every, "append": every, "key": [(1, 2, 5_000_000_000), (2, 1, 2)]}

@@ -219,3 +219,26 @@ def _report(program: str, *words: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     return report
+
+
+def named_streams(place: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Run named streams before and after a drift, and return the rows of their tables: id, at and v."""
+    spark = session()
+
+    def run_stream(name: str, source: str, **options: str) -> None:
+        reader = spark.readStream.format("widen" if name == "append" else "text")
+        writer = reader.load(str(place / source)).writeStream.format("widen").queryName(name).options(**options)
+        writer = writer.option("checkpointLocation", str(place / f"cp-{name}")).trigger(availableNow=True)
+        writer.start(str(place / name)).awaitTermination()
+
+    days = {
+        "monday": [{"id": 1, "at": 1, "v": 1}, {"id": 2, "at": 1, "v": 2}],
+        "tuesday": [{"id": 1, "at": 2, "v": 5_000_000_000}],
+    }
+    for day, records in days.items():
+        put(place / "landing", f"{day}.json", *records)
+        run_stream("ingest", "landing", ingest="json", verify="true")
+        run_stream("key", "landing", ingest="json", key="id", sequenceBy="at")
+        run_stream("append", "ingest", **{"mergeSchema": "true", "delta.enableTypeWidening": "true"})
+    tables = {name: Table(str(place / name)).to_arrow().to_pylist() for name in ("ingest", "key", "append")}
+    return {name: sorted((row["id"], row["at"], row["v"]) for row in found) for name, found in tables.items()}

@@ -1,6 +1,6 @@
 """Every benchmark, one after the other, and one table at the end; exit code 1 if a goal is missed.
 
-    python bench/run.py [--small] [ingest] [warm] [shapes] [small] [snapshot] [alter] [read] [dml] [keys] [drop]
+    python bench/run.py [--small] [ingest] [warm] [shapes] [small] [snapshot] [alter] [read] [dml] [keys] [sink] [drop]
                         [upkeep] [iceberg] [large]
 
 Without names all but the last, which writes 10 GB. ``--small`` runs each at a size that takes a minute or two: it shows
@@ -30,6 +30,7 @@ SCRIPTS: dict[str, list[str]] = {
     "read": ["--rows", "10000", "--files", "50", "--runs", "1"],
     "dml": ["--rows", "10000", "--runs", "1"],
     "keys": ["--rows", "10000", "--runs", "1"],
+    "sink": ["--batches", "2", "--megabytes", "0.2", "--rows", "10000", "--runs", "1"],
     "drop": ["--rows", "1000", "--runs", "1"],
     "upkeep": ["--files", "40", "--rows", "100", "--runs", "1"],
     "iceberg": ["--records", "2000", "--turns", "1"],

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 import widen
 from support.exact import assert_same
 from widen import IngestResult, ingest, plan
-from widen.batches import column_copy, frame_batch, int96_times
+from widen.batches import column_copy, frame_batch, int96_times, open_source, parquet_batch
 from widen.batches.column_copy import ColumnCopy
 from widen.batches.column_values import JudgedRows, RowConversion
 from widen.batches.open_source import BatchReader
@@ -37,6 +37,7 @@ from widen.files import conversions
 from widen.files.arrow_types import to_arrow
 from widen.frames.table_writers import DeltaRows
 from widen.model.types import DATE, INTEGER, STRING, TIMESTAMP, DataType, Field, StructType
+from widen.sources.listing import find_source
 from widen.spark.engine import require_spark
 from widen.table import Table
 from widen.verification import records as verification
@@ -583,6 +584,32 @@ def test_avro_is_read_alike_with_a_session_of_this_machine(spark: SparkSession, 
     assert found[0] == found[1]
     assert [row["x_long"] for row in found[0][1]] == [1, None, None, 2**40]
     assert found[0][1][0]["day"] == "1"
+
+
+@pytest.mark.parametrize("nanos", ["truncate", "text"])
+def test_types_that_spark_does_not_read_arrive_alike(spark: SparkSession, tmp_path: Path, nanos: str) -> None:
+    moments = pa.array([1_000, 1_234, None], pa.timestamp("ns"))
+    clock = pa.array([1, None, 3], pa.time64("us"))
+    pq.write_table(pa.table({"id": [1, 2, 3], "x": moments, "t": clock}), tmp_path / "a.parquet")
+    found = []
+    for engine, words in (("local", {}), ("auto", {"spark": spark})):
+        table = tmp_path / f"table-{engine}"
+        proved(str(tmp_path / "a.parquet"), table, engine=engine, nanos=nanos, **words)
+        found.append((types(table), widen.Table(table).to_arrow().sort_by("id").to_pylist()))
+    assert found[0] == found[1]
+    assert [row["t"] for row in found[0][1]] == ["00:00:00.000001", None, "00:00:00.000003"]
+
+
+def test_a_compression_that_arrow_lacks_is_left_to_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet", compression="snappy")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise pa.ArrowNotImplementedError("no such codec")
+
+    monkeypatch.setattr(parquet_batch.pq, "ParquetFile", refuse)
+    assert not open_source._has_odd_types(find_source(spark, [str(tmp_path / "a.parquet")]))
 
 
 @pytest.mark.parametrize("is_split", [False, True])

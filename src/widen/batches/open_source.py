@@ -81,6 +81,7 @@ from widen.sources.listing import (
     find_changes,
     find_source,
     list_new_files,
+    local_path,
     source_file_key,
     to_paths,
 )
@@ -519,7 +520,12 @@ def _has_odd_types(source: SourceFiles) -> bool:
 
     if source.format is not FileFormat.PARQUET or len(source.files) > DRIVER_FOOTERS:
         return False
-    return why_unreadable(source.files) is None and has_odd_types(source.files)
+    if any(local_path(file.uri) is None for file in source.files):
+        return False  # Spark may have the credentials of the store
+    try:
+        return has_odd_types(source.files)
+    except NotLocal:
+        return False
 
 
 def open_converted(

@@ -591,16 +591,20 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
 
 
 def has_odd_types(files: Sequence[SourceFile]) -> bool:
-    """Return whether a file has columns of a type that Spark does not read."""
-    for file, stored in _read_stored([file for file in files if file.size_bytes]):
-        try:
-            if not isinstance(stored, WidenError):
-                _read_schema(file, *stored)
-        except OddTypes:
-            return True
-        except (NotLocal, CorruptFile):
-            continue
-    return False
+    """Return whether a file has columns of a type that Spark does not read; damaged files do not count.
+
+    Raises:
+        NotLocal: Arrow lacks what Spark may have, e.g. the compression of a file.
+    """
+    read = map_files(_try_footer, [file for file in files if file.size_bytes])
+    return any(not isinstance(stored, WidenError) and _is_odd(*stored) for stored in read)
+
+
+def _is_odd(footer: pq.FileMetaData, columns: pa.Schema) -> bool:
+    # Arrow reads INT96 as nanoseconds; Spark reads it.
+    if any(footer.schema.column(at).physical_type == "INT96" for at in range(footer.num_columns)):
+        return False
+    return any(is_odd(inner) for column in columns for inner in _inner_types(column.type) for is_odd in _ODD_TYPES)
 
 
 def find_bad_parquet(source: SourceFiles, rules: ColumnRules) -> dict[str, WidenError]:
@@ -719,9 +723,8 @@ def _read_schema(
         counts = to_source_footer(file.uri, footer, stored_columns)
     except pa.ArrowException as error:
         raise _damaged(file.path, error) from error
-    # Arrow reads INT96 as nanoseconds; Spark reads it.
-    if not any(footer.schema.column(at).physical_type == "INT96" for at in range(footer.num_columns)):
-        _ensure_types_exist(stored_columns)
+    if _is_odd(footer, stored_columns):
+        raise OddTypes
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
         raise NotLocal(f"{file.path} has dates of the Julian calendar")
     schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
@@ -746,16 +749,6 @@ def _read_schema(
         raise NotLocal(f"{file.path} has columns of the type null only")
     _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
     return schema, counts
-
-
-def _ensure_types_exist(columns: Iterable[pa.Field]) -> None:
-    """Check that Spark reads the type of every column.
-
-    Raises:
-        OddTypes: it does not read one.
-    """
-    if any(is_odd(inner) for column in columns for inner in _inner_types(column.type) for is_odd in _ODD_TYPES):
-        raise OddTypes
 
 
 def _inner_types(found: pa.DataType) -> Iterator[pa.DataType]:

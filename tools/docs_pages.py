@@ -77,6 +77,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--create": "audit",
     "--dead-letter": "undelivered.jsonl",
     "--default": "0",
+    "--dialect": "mongodb",
     "--drop-source": "total",
     "--delete-when": "\"op = 'd'\"",
     "--drop": "audit",

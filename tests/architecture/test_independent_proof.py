@@ -31,6 +31,7 @@ DECLARATIONS = {
     "widen.json.field_rules": {"IS_CURRENT", "VALID_FROM", "VALID_TO", "VERSION_FIELDS"},
     "widen.json.document": {"BOM"},
     "widen.json.record_path": {"RecordPath"},
+    "widen.json.dialect": {"Dialect"},
 }
 """What both sides are told by the policy: values and names, and no function."""
 

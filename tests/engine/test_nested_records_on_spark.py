@@ -113,3 +113,19 @@ def test_a_sink_and_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert stream.wait(60)
     assert widen.Table(tmp_path / "u").read(spark=spark).count() == 4
+
+
+def test_a_dialect_below_a_path(spark: SparkSession, tmp_path: Path) -> None:
+    page = {"Items": [{"id": {"N": str(at)}, "S": {"M": {"N": {"SS": ["a"]}}}} for at in range(3)], "Count": 3}
+    rows = spark.createDataFrame([(json.dumps(page),)] * 2, "value string")
+    words: dict[str, Any] = {"records": "Items[*]", "dialect": "dynamodb", "verify": True, "spark": spark}
+    done = widen.ingest(rows, tmp_path / "t", format="json", **words)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    found = widen.Table(tmp_path / "t").read(spark=spark).select("id", "S.N").collect()
+    assert sorted(map(tuple, found)) == [(at, ["a"]) for at in (0, 0, 1, 1, 2, 2)]
+    (tmp_path / "a.json").write_text(json.dumps(page))
+    done = widen.ingest(tmp_path / "a.json", tmp_path / "u", **words)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    assert widen.Table(tmp_path / "u").read(spark=spark).count() == 3

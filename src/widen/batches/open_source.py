@@ -134,8 +134,8 @@ class BatchReader:
         known_fields: The columns of the table and their fields; the header of a CSV file must have one of them.
         storage_options: Settings and credentials of the store of a table that is the source.
         max_record_bytes: Maximum size of a record or a line of text, after decompression.
-        record_path: Where documents have their records; the documents must be JSON.
-        has_envelopes: Whether the records are in envelopes, which must be JSON.
+        record_path: Where documents have their records.
+        json_option: An option that is for JSON alone, with its value, and what it says.
         column_rules: What becomes of values of columns that a table holds in one of several ways.
     """
 
@@ -149,7 +149,7 @@ class BatchReader:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_record_bytes: int = MAX_RECORD_BYTES
     record_path: RecordPath | None = None
-    has_envelopes: bool = False
+    json_option: tuple[str, object, str] | None = None
     column_rules: ColumnRules = field(default_factory=ColumnRules)
 
     def for_table(self, schema: StructType | None) -> BatchReader:
@@ -373,16 +373,13 @@ class BatchReader:
         return FileFields(self.has_folders, loaded_at)
 
     def _ensure_json(self, found: FileFormat | None) -> None:
-        """Raise if the records are in envelopes or documents, but not JSON texts."""
-        if found is FileFormat.JSON:
+        """Raise if the records are in documents, dialects or envelopes, but not JSON texts."""
+        if self.json_option is None or found is FileFormat.JSON:
             return
-        what = "rows with types" if found is None else f"files of the format {found.value}"
-        if self.record_path is not None:
-            expected = f"Records below a path are read from JSON, and the source has {what}."
-            raise InvalidOption(option="records", value=str(self.record_path), expected=f"{expected} {_ROWS_AS_JSON}")
-        if self.has_envelopes:
-            expected = f"Envelopes are read from JSON, and the source has {what}."
-            raise InvalidOption(option="envelope", value=True, expected=f"{expected} {_ROWS_AS_JSON}")
+        option, value, what = self.json_option
+        has = "rows with types" if found is None else f"files of the format {found.value}"
+        expected = f"{what} read from JSON, and the source has {has}. {_ROWS_AS_JSON}"
+        raise InvalidOption(option=option, value=value, expected=expected)
 
     def _open_rows(self, rows: DataFrame) -> Batch:
         if rows.isStreaming:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from widen.batches.excluded_fields import find_deletes
 from widen.batches.field_columns import build_columns
+from widen.batches.record_stages import RecordStages
 from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
@@ -37,7 +38,7 @@ from widen.json.observation import (
     observation_from_json,
     observation_signature,
 )
-from widen.json.record_path import FoundTexts, RecordFinder, RecordPath
+from widen.json.record_path import FoundTexts, RecordPath
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, LONG, STRING, ArrayType, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
@@ -371,8 +372,8 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
-        path, envelope, allows_nan = spec.policy.record_path, spec.policy.envelope, spec.policy.allows_nan
-        self._finder = None if path is None else RecordFinder(path)
+        self._stages = RecordStages(spec.policy, spec.max_record_bytes)
+        envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
         self._envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan)
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False
@@ -405,32 +406,10 @@ class _TextTask:
             for part, positions in self._positions.texts(texts):
                 if texts.reasons is not None:
                     yield from self._run_refused(part, positions, texts.reasons)
-                elif self._finder is None or texts.is_found:
-                    yield from self._run_records(part, positions)
                 else:
-                    yield from self._run_documents(self._finder, part, positions, is_whole=texts.is_whole)
-
-    def _run_documents(
-        self, finder: RecordFinder, texts: list[bytes], positions: list[RecordPosition], *, is_whole: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """Run the records below a path; those of a whole file are numbered through the file."""
-        records: list[tuple[bytes, RecordPosition]] = []
-        refused: list[tuple[bytes, RecordPosition, str]] = []
-        number = 0
-        for text, (file, line) in zip(texts, positions, strict=True):
-            for found in finder.find(text):
-                for each in found.texts:
-                    number += 1
-                    at = (file, number if is_whole else line)
-                    if len(each) > self._spec.max_record_bytes and not found.reason:
-                        raise record_too_long(file, None, self._spec.max_record_bytes, line=at[1])
-                    if found.reason:
-                        refused.append((each, at, found.reason))
-                    else:
-                        records.append((each, at))
-        yield from self._run_records([text for text, _ in records], [at for _, at in records])
-        places, reasons = [at for _, at, _ in refused], [reason for _, _, reason in refused]
-        yield from self._run_refused([text for text, _, _ in refused], places, reasons)
+                    records, refused = self._stages.apply(texts, part, positions)
+                    yield from self._run_records(*records)
+                    yield from self._run_refused(*refused)
 
     def _run_records(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
         if self._envelopes is not None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from widen.errors import InvalidOption, InvalidPath, InvalidType
+from widen.json.dialect import Dialect
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.envelope import Envelope
 from widen.json.field_rules import (
@@ -214,6 +215,7 @@ class Policy:
         keeps_corrupt: Whether the table holds the texts that are not records; a load by key quarantines them.
         enables_widening: Whether the ingestion turns on type widening for a Delta table that exists without it.
         record_path: Where the documents of the source have their records, if they are not the records themselves.
+        dialect: How the records wrap values in their types, if they are not plain JSON.
         envelope: What the records are, if they are not the rows themselves.
         history: The fields that order the versions of a row, for a table that keeps them.
         deletes_by: The excluded fields that say, in a load by key, whether a record deletes; see `KeyRules.excluded`.
@@ -247,6 +249,7 @@ class Policy:
     max_record_bytes: int = MAX_RECORD_BYTES
     enables_widening: bool = False
     record_path: RecordPath | None = None
+    dialect: Dialect | None = None
     envelope: Envelope | None = None
     history: tuple[Path, ...] = ()
     deletes_by: tuple[Path, ...] = ()

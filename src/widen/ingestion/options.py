@@ -33,6 +33,7 @@ from widen.evolution.policy import (
 )
 from widen.ingestion.ingest_options import KeyOptions, PolicyOptions, TableOptions
 from widen.ingestion.toml_files import read_toml
+from widen.json.dialect import DIALECTS, Dialect, build_dialect
 from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
@@ -100,6 +101,8 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
     for each in sources:
         policy = _override(policy, each)
     _ensure_one_rule(policy)
+    if policy.dialect is not None and not any("allow_nan" in each.values for each in sources):
+        policy = replace(policy, allows_nan=True)  # a dialect has words for NaN and Infinity
     if policy.envelope is not None and policy.envelope.unavailable and policy.mode in (Mode.FREEZE, Mode.FAIL):
         # What a row keeps must not depend on whether the mode allows columns.
         policy = replace(policy, pins={(UNCHANGED,): Mode.WIDEN, **policy.pins})
@@ -128,6 +131,7 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         detects_maps=_parse_scalar(given, "detect_maps", policy.detects_maps, _parse_boolean),
         enables_widening=_parse_scalar(given, "enable_type_widening", policy.enables_widening, _parse_boolean),
         record_path=_parse_records(given, policy.record_path),
+        dialect=_parse_scalar(given, "dialect", policy.dialect, _parse_dialect),
         envelope=_parse_scalar(given, "envelope", policy.envelope, _parse_envelope),
     )
 
@@ -219,6 +223,17 @@ def _parse_records(given: _PolicySource, known: RecordPath | None) -> RecordPath
     if not names or not all(isinstance(name, str) and name for name in names):
         raise InvalidOption(option=place, value=keep, expected=f"Must be {SETTINGS['keep']}.")
     return replace(known, keep=None if names == [ALL] else frozenset(names))
+
+
+def _parse_dialect(place: str, value: Any) -> Dialect:
+    if isinstance(value, str) and value in DIALECTS:
+        return DIALECTS[value]
+    names = value.get("values") if isinstance(value, Mapping) and value.keys() <= {"values", "root"} else None
+    root = value.get("root", "") if names else None
+    is_table = isinstance(names, Mapping) and all(isinstance(each, str) for each in names.values())
+    if not names or not is_table or not isinstance(root, str):
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['dialect']}.")
+    return build_dialect(", ".join(names), names, root, place)
 
 
 def _parse_envelope(place: str, value: Any) -> Envelope:
@@ -480,7 +495,7 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
         storage_options=dict(storage_options or {}),
         max_record_bytes=policy.max_record_bytes,
         record_path=policy.record_path,
-        has_envelopes=policy.envelope is not None,
+        json_option=_find_json_option(policy),
         column_rules=ColumnRules(
             nanos=parse_nanos(arguments.get("nanos", Nanos.ERROR)),
             integral_doubles=parse_integral_doubles(arguments.get("integral_doubles", IntegralDoubles.KEEP)),
@@ -488,6 +503,15 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
     )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
+
+
+def _find_json_option(policy: Policy) -> tuple[str, object, str] | None:
+    """Return an option that is for JSON alone, with its value, and what it says."""
+    if policy.record_path is not None:
+        return "records", str(policy.record_path), "Records below a path are"
+    if policy.dialect is not None:
+        return "dialect", policy.dialect.name, "Dialects are"
+    return None if policy.envelope is None else ("envelope", True, "Envelopes are")
 
 
 def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:

@@ -88,7 +88,9 @@ def replay(source: str | PathLike[str], into: str | PathLike[str], **options: Un
     Source: docs/evolution-rules.md#d12
     """
     _, policy = parse_options(options)
-    policy = replace(policy, envelope=None, record_path=None)  # the quarantine has records without their envelopes
+    policy = replace(
+        policy, envelope=None, dialect=None, record_path=None
+    )  # the quarantine has records without their envelopes
     of_table = {name: options[name] for name in declared(BranchOptions)}  # type: ignore[literal-required]
     table = find_table(into, options["storage_options"], **of_table)
     request = BatchRequest(table=table, policy=policy, progress=options["progress"])

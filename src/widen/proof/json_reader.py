@@ -102,7 +102,7 @@ def read_records(text: bytes, *, allows_nan: bool = False) -> list[dict[str, Jso
     # A text with no more brackets than that cannot be deeper, so hardly any has to be measured.
     if records is None or text.count(b"{") + text.count(b"[") <= MAX_LEVELS:
         return records
-    return [_with_deep_json(record, MAX_LEVELS) if _depth(record) > MAX_LEVELS else record for record in records]
+    return [_with_deep_json(record, MAX_LEVELS) if depth_of(record) > MAX_LEVELS else record for record in records]
 
 
 def read_whole_records(text: bytes, scan: Scan = read_strict_json) -> list[dict[str, Json]] | None:
@@ -117,7 +117,7 @@ def read_whole_records(text: bytes, scan: Scan = read_strict_json) -> list[dict[
     records = [document] if isinstance(document, dict) else document
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         return None
-    is_deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and any(_depth(each) > MAX_DEPTH for each in records)
+    is_deep = text.count(b"{") + text.count(b"[") > MAX_DEPTH and any(depth_of(each) > MAX_DEPTH for each in records)
     return None if is_deep else records
 
 
@@ -363,7 +363,8 @@ def _record_spans(text: str, at: int) -> list[tuple[int, int]]:
     return spans if at == len(text) or text[at] in "\r\n" else []
 
 
-def _depth(document: Json) -> int:
+def depth_of(document: Json) -> int:
+    """Return how many objects and arrays are nested in each other."""
     depth, level = 0, [document]
     while level := [item for item in level if isinstance(item, (dict, list))]:
         level = [item for group in level for item in (group.values() if isinstance(group, dict) else group)]

@@ -10,7 +10,7 @@ Source: docs/evolution-rules.md#proof; docs/kernel.md
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from io import BytesIO
 from itertools import islice
@@ -26,6 +26,7 @@ from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
+from widen.proof.json_reader import split_into_parts
 from widen.proof.known_names import KnownNames, learn_names
 from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
 from widen.proof.row_encoder import RecordLayout, RowEncoder
@@ -40,6 +41,7 @@ from widen.proof.rules import (
     source_columns_by_key,
 )
 from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
+from widen.proof.typed_json import TypedJson
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
 _VERSION = 3
@@ -233,8 +235,9 @@ class SourceDigester:
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
-        self._path = policy.record_path
         self._copy = partial(SourceDigester, schema, policy, layout, limit)
+        self._path, self._typed = policy.record_path, None if policy.dialect is None else TypedJson(policy.dialect)
+        policy = replace(policy, dialect=None)  # the readers get plain JSON
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
         # Python reads what the native reader does not know: a sample of the fields, envelopes, and defaults.
         is_plain = not layout.has_sample and policy.envelope is None and not read_defaults(schema)
@@ -256,7 +259,7 @@ class SourceDigester:
 
     def add_lines(self, block: bytes, file_values: FileValues = ()) -> None:
         """Add the records on lines."""
-        if self._path is not None:
+        if self._path is not None or self._typed is not None:
             self.add_texts(block.splitlines(), file_values)
             return
         spans = [(0, len(block))]
@@ -268,6 +271,9 @@ class SourceDigester:
         """Add the records of a file in any form."""
         if self._path is not None:
             self._add_nested(read_nested_file(BytesIO(data), self._path), file_values)
+            return
+        if self._typed is not None:
+            self.add_texts(list(split_into_parts(data)), file_values)
             return
         spans = None if self._native is None else self._native.add_file(data, _to_json_fields(file_values))
         if spans is None:
@@ -346,6 +352,7 @@ class SourceDigester:
             self._add_records(texts, file_values)
 
     def _add_records(self, texts: Sequence[bytes], file_values: FileValues) -> None:
+        texts = texts if self._typed is None else self._typed.plain_texts(texts)
         if self._native is not None:
             texts = [texts[index] for index in self._native.add_texts(texts, _to_json_fields(file_values))]
         self._sum.add(self._encoder.encode_texts(texts, file_values))

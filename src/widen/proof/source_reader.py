@@ -59,6 +59,7 @@ from widen.proof.rules import (
     read_defaults,
     widest_record_column,
 )
+from widen.proof.typed_json import TypedJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,10 @@ class SourceReader:
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
         self._envelope, self._allows_nan = policy.envelope, policy.allows_nan
-        self._has_documents = policy.record_path is not None
+        self._has_documents, self._typed = (
+            policy.record_path is not None,
+            None if policy.dialect is None else TypedJson(policy.dialect),
+        )
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
@@ -96,6 +100,10 @@ class SourceReader:
 
         A text of spaces has no row.
         """
+        for plain in [text] if self._typed is None else self._typed.read(text):
+            yield from self._read_plain(plain, file_values)
+
+    def _read_plain(self, text: bytes, file_values: FileValues) -> Iterator[ExpectedRow]:
         if self._envelope is not None:
             yield from self._read_envelopes(text, self._envelope, file_values)
             return
@@ -118,7 +126,7 @@ class SourceReader:
         # A text that is not one record may be several, one after the other or in an array.
         if records is None and (parts := split_into_records(text, allows_nan=self._allows_nan)) != [text]:
             for part in parts:
-                yield from self.read(part, file_values)
+                yield from self._read_plain(part, file_values)
         elif records is None:
             yield from self.read_refused(text, file_values)
         else:

@@ -459,7 +459,7 @@ def build_text_side(source: TextSource, schema: StructType, policy: Policy) -> S
     fields, tasks = source.fields, source.tasks
     # Where a key may be data, or be rescued, a null is not the same as nothing, so that a layout does not fit.
     # Records that get fields from their files are always parsed.
-    is_document = policy.envelope is not None or policy.record_path is not None
+    is_document = any((policy.envelope, policy.record_path, policy.dialect))
     is_plain = build_proof_rules(schema, policy).is_plain and not is_document and not read_defaults(schema)
     has_layout = is_plain and fields is None and role_field(schema, RESCUED) is None
     # Where this process would read the texts for a sample, it parses all of them in the same time.

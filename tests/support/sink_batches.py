@@ -12,7 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from widen.data_source import staging
 from widen.data_source.batch_reader import SourceOptions
-from widen.data_source.ingest_sink import IngestBatchWriter, IngestStreamWriter
+from widen.data_source.sink_writers import IngestBatchWriter, IngestStreamWriter
 from widen.files.expressions import query_locally
 from widen.iceberg.catalog import to_table_name
 from widen.log.commit_outcome import STAGED_ROWS

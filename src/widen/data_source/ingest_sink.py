@@ -10,23 +10,19 @@ Source: Spark's Python Data Source API; docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from os import PathLike
 from typing import Any, ForwardRef, get_args, get_origin
 
 import msgspec
-import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from widen.data_source.batch_reader import SourceOptions
 from widen.data_source.staging import StagedRows, StagingPlace, clear_staged
-from widen.data_source.writer import StreamArrowWriter
 from widen.errors import (
     DataSourceRefused,
     EngineUnsuitable,
-    InternalError,
     InvalidOption,
     MicroBatchTooLarge,
     PostCommitFailed,
@@ -317,64 +313,21 @@ def parse_sink(given: SourceOptions, *, is_overwrite: bool) -> IngestSink:
     )
 
 
-class _IngestWriter:
-    """What the writers of batches and streams have in common.
+def commit_staged(
+    options: SourceOptions,
+    place: StagingPlace,
+    staged: Sequence[StagedRows],
+    owner: str,
+    batch: int,
+    *,
+    is_stream: bool,
+) -> None:
+    """Ingest what the tasks of a batch have staged, and delete what no commit needs any more.
 
     Args:
-        options: The options; the sink is made of them where it is used, so that tasks get the place alone.
+        owner: The id of the query, which is that of the commit too, or the name of a write of a batch.
+        is_stream: Whether the table may have the batch already.
     """
-
-    def __init__(self, options: SourceOptions, schema: StructType, *, is_overwrite: bool) -> None:
-        self._options = options
-        self._place = parse_sink(options, is_overwrite=is_overwrite).place(schema)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
-        """Stage the rows of a task."""
-        return self._place.stage(iterator)
-
-    def _commit(
-        self, messages: Sequence[WriterCommitMessage | None], owner: str, batch: int, interval: TransactionId | None
-    ) -> None:
-        staged = [message for message in messages if isinstance(message, StagedRows)]
-        sink = parse_sink(self._options, is_overwrite=False)
-        sink.commit(self._place, staged, interval)
-        run_logged(partial(sink.clear, owner, batch), "delete the staged rows of a batch")
-
-    def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks have staged: the batch is committed as a whole, or Spark stages it again."""
-        paths = [file.path for message in messages if isinstance(message, StagedRows) for file in message.files]
-        self._place.store.delete(paths)
-
-
-class IngestBatchWriter(_IngestWriter, DataSourceArrowWriter):
-    """Ingests the rows of a batch in one commit."""
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Ingest what all tasks have staged."""
-        self._commit(messages, self._place.owner, 0, None)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks have staged."""
-        self._abort(messages)
-
-
-class IngestStreamWriter(_IngestWriter, StreamArrowWriter):  # type: ignore[misc]
-    """Ingests each batch of a stream in one commit, and a batch that Spark repeats only once."""
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Ingest what the tasks of a batch have staged, unless the table has the batch already.
-
-        Raises:
-            InternalError: Spark did not pass the id of the query to its tasks.
-        """
-        staged = [message for message in messages if isinstance(message, StagedRows)]
-        if not any(each.files for each in staged):
-            return
-        query_id = staged[0].query_id
-        if query_id is None:
-            raise InternalError(reason="Spark did not pass the id of the streaming query to its tasks")
-        self._commit(staged, query_id, batchId, TransactionId(query_id, batchId))
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Delete what the tasks have staged."""
-        self._abort(messages)
+    sink = parse_sink(options, is_overwrite=False)
+    sink.commit(place, staged, TransactionId(owner, batch) if is_stream else None)
+    run_logged(partial(sink.clear, owner, batch), "delete the staged rows of a batch")

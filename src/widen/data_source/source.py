@@ -7,8 +7,6 @@ Source: Spark's Python Data Source API (Spark 4.0)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -27,19 +25,14 @@ from widen.data_source.batch_reader import (
     plan_batch_columns,
     read_snapshot_of,
 )
+from widen.data_source.sink_writers import HAS_STREAM_WRITER, IngestBatchWriter, IngestStreamWriter
 from widen.data_source.stream_reader import StreamReader, find_earlier_version, plan_stream
-from widen.data_source.writer import HAS_STREAM_WRITER, BatchWriter, StreamWriter, plan_write
+from widen.data_source.writer import BatchWriter, StreamWriter, plan_write
 from widen.errors import DataSourceRefused
 from widen.log.snapshot import Snapshot
 from widen.model.argument_types import check_arguments
-from widen.model.lazy_module import import_lazily
 from widen.spark.engine import find_session
 from widen.spark.spark_types import SparkSession, as_nullable, from_spark, to_spark
-
-if TYPE_CHECKING:
-    from widen.data_source import ingest_sink
-else:  # ingestions take longer to import than what reads and writes tables
-    ingest_sink = import_lazily("widen.data_source.ingest_sink")
 
 FORMAT = "widen"
 _INGEST = "widen.ingest_stream"
@@ -91,7 +84,7 @@ class WidenSource(DataSource):
         """Return the writer of a batch."""
         sink = find_sink_options(self.options)
         if sink is not None:
-            return ingest_sink.IngestBatchWriter(sink, from_spark(schema), is_overwrite=overwrite)
+            return IngestBatchWriter(sink, from_spark(schema), is_overwrite=overwrite)
         options = parse_source_options(self.options, "write")
         return BatchWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
@@ -107,7 +100,7 @@ class WidenSource(DataSource):
             fix = f"Use Spark 4.1 or later, or {'foreachBatch with Table.append' if sink is None else _INGEST}."
             raise DataSourceRefused(verb="write", location=self.options.get("path"), reason=reason, fix=fix)
         if sink is not None:
-            return ingest_sink.IngestStreamWriter(sink, from_spark(schema), is_overwrite=overwrite)
+            return IngestStreamWriter(sink, from_spark(schema), is_overwrite=overwrite)
         options = parse_source_options(self.options, "write")
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 

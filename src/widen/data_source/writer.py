@@ -8,14 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from widen.data_source.batch_reader import SourceOptions, ensure_no_iceberg
+from widen.data_source.sink_writers import StreamArrowWriter
 from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal, convert_column
@@ -39,10 +38,6 @@ from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_definition import plan_create_table
 from widen.schema.table_state import to_table_state
-
-StreamArrowWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
-HAS_STREAM_WRITER = StreamArrowWriter is not DataSourceStreamWriter
-"""Whether this Spark passes the rows of streams to a data source in Arrow."""
 
 
 class BatchWriter(DataSourceArrowWriter):

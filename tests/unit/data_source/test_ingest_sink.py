@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -262,3 +265,20 @@ def test_a_batch_write_is_one_ingestion(options: dict[str, Any], tmp_path: Path)
     write_batch(options, [texts(None)])
     assert Table(options["path"]).version == 1
     assert staged_files(tmp_path) == []
+
+
+def test_a_task_imports_little(options: dict[str, Any]) -> None:
+    """Each Python process of an executor imports what the writer needs that Spark sends to it."""
+    program = "import pickle, sys; pickle.load(sys.stdin.buffer); print('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=pickle.dumps(writer(options)),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        check=True,
+    )
+    modules = {*done.stdout.decode().split()}
+    assert "widen.data_source.staging" in modules
+    assert (
+        modules & {"pandas", "widen.data_source.ingest_sink", "widen.data_source.batch_reader", "widen.table"} == set()
+    )

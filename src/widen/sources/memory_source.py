@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,6 +37,7 @@ from widen.sources.arrow_columns import (
 )
 from widen.sources.file_ranges import TEXT
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
+from widen.sources.python_values import has_objects, read_pandas, read_records
 from widen.sources.staged_files import OpenStagedFile, StagedFile
 from widen.spark.spark_types import DataFrame
 
@@ -154,7 +155,8 @@ def staged_source(
 def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSource:
     if is_paths(source):
         return _stage_stdin(source, store, options)
-    stream = _open_stream(source)
+    name, is_text = _find_name(source), options.format is FileFormat.JSON
+    stream = _open_stream(source, name)
     if stream is None:
         expected = (
             "Must be paths, a DataFrame of Spark, pandas or polars, a table or reader of Arrow, records as dicts, or a "
@@ -162,14 +164,13 @@ def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSourc
         )
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     _ensure_no_format(options)
-    name, is_text = _find_name(source), options.format is FileFormat.JSON
     rules = replace(options.rules, drops_nan=options.nan is not Nan.KEEP)
     writer = StagedWriter(store, is_text=is_text)
     for batch in stream:
         for rows in _slices(batch):
             for table, _ in to_stored_rows(rows, name, rules):
                 writer.write(_find_texts(table, name) if is_text else _with_load_time(table, options.loaded_at))
-    if not (writer.has_rows or is_text):
+    if not (writer.has_rows or is_text) and isinstance(stream, pa.RecordBatchReader):
         # A file without rows still has the columns.
         writer.write(to_stored_columns(pa.RecordBatch.from_pylist([], schema=stream.schema), name))
     files = writer.close()
@@ -209,20 +210,23 @@ def _with_load_time(rows: pa.Table, loaded_at: str | None) -> pa.Table:
     return rows.append_column(f"{LOADED_AT}{SIGN}", pa.repeat(time, rows.num_rows))
 
 
-def _open_stream(source: Any) -> pa.RecordBatchReader | None:
+def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:
     try:
+        if type(source).__module__.partition(".")[0] == "pandas" and has_objects(source):
+            return read_pandas(source, name)
         if hasattr(source, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(source)
+            return cast(Iterable[pa.RecordBatch], pa.RecordBatchReader.from_stream(source))
         for method in _METHODS_OF_CURSORS:
             if hasattr(source, method):
-                return getattr(source, method)(_CHUNK_ROWS)
+                return cast(Iterable[pa.RecordBatch], getattr(source, method)(_CHUNK_ROWS))
         if hasattr(source, "__arrow_c_array__"):
             rows = pa.record_batch(source)
-            return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+            return cast(Iterable[pa.RecordBatch], pa.RecordBatchReader.from_batches(rows.schema, [rows]))
     except (pa.ArrowException, TypeError):
         expected = "Its Arrow data has no columns with names. Pass a table, a record batch or a reader."
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected) from None
-    return None
+    is_records = isinstance(source, Iterable) and not isinstance(source, (Mapping, bytes, pa.Array, pa.ChunkedArray))
+    return read_records(source, name) if is_records else None
 
 
 _METHODS_OF_CURSORS = ("to_arrow_reader", "fetch_record_batch")

@@ -41,6 +41,8 @@ def _lines(records: list[Any]) -> str:
 
 
 def write_orders(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Orders whose ids, totals and tags change their types."""
+
     def make(number: int) -> dict[str, Any]:
         total: Any = dice.randrange(3, 60) + (dice.choice((0, 0.5)) if day >= 3 else 0)
         order = {"id": (2**40 if day >= 7 else 0) + day * 1000 + number, "total": total}
@@ -54,6 +56,7 @@ def write_orders(folder: Path, day: int, dice: random.Random, records: int) -> i
 
 
 def write_clicks(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Clicks, compressed, with names in another case."""
     name = "userId" if day % 2 else "UserID"
     events = [
         {name: dice.randrange(99), "path": "/", "at": f"2024-01-{day:02}T10:00:00Z", f"week{day // 7}": {"n": number}}
@@ -64,6 +67,7 @@ def write_clicks(folder: Path, day: int, dice: random.Random, records: int) -> i
 
 
 def write_sales(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """CSV whose separator, encoding, columns and decimal sign change."""
     separator, mark, encoding = (",", ".", "utf-8") if day % 3 else (";", ",", "latin-1")
     names = ["id", "shop", "amount"] if day < 8 else ["shop", "id", "amount", "currency"]
     rows = [separator.join(names)]
@@ -76,6 +80,7 @@ def write_sales(folder: Path, day: int, dice: random.Random, records: int) -> in
 
 
 def write_stock(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Parquet whose columns change their types."""
     counts: list[Any] = [dice.randrange(100) for _ in range(records)]
     kind: Any = pa.int32() if day < 4 else pa.int64() if day < 8 else pa.float64()
     if day >= 8:
@@ -93,6 +98,7 @@ def write_stock(folder: Path, day: int, dice: random.Random, records: int) -> in
 
 
 def write_customers(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Change events of Debezium, with a heartbeat."""
     events = []
     for number in range(records):
         row: Any = {"id": number + 1, "name": f"n{dice.randrange(99)}", "score": number if day < 6 else number + 0.25}
@@ -105,6 +111,8 @@ def write_customers(folder: Path, day: int, dice: random.Random, records: int) -
 
 
 def write_profiles(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Documents of MongoDB in Extended JSON."""
+
     def make(number: int) -> dict[str, Any]:
         profile = {
             "_id": {"$oid": f"{day:04x}{number:020x}"},
@@ -119,11 +127,15 @@ def write_profiles(folder: Path, day: int, dice: random.Random, records: int) ->
 
 
 def write_logs(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Log records of OpenTelemetry, in scopes of a resource."""
+
     def make(number: int) -> dict[str, Any]:
         body: Any = {"stringValue": f"m{number}"} if day < 6 else {"intValue": str(number)}
-        return {"timeUnixNano": str(1_706_500_000_000_000_000 + number), "severityNumber": dice.choice((9, 17)), "body": body}
+        time = str(1_706_500_000_000_000_000 + number)
+        return {"timeUnixNano": time, "severityNumber": dice.choice((9, 17)), "body": body}
 
-    halves = [[make(number) for number in range(records // 2)], [make(number) for number in range(records - records // 2)]]
+    every = [make(number) for number in range(records)]
+    halves = every[: records // 2], every[records // 2 :]
     scopes = [{"scope": {"name": f"s{at}"}, "logRecords": half} for at, half in enumerate(halves)]
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
     document = {"resourceLogs": [{"resource": resource, "scopeLogs": scopes}]}
@@ -132,6 +144,7 @@ def write_logs(folder: Path, day: int, dice: random.Random, records: int) -> int
 
 
 def write_webhooks(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Documents on many lines, one a file."""
     for number in range(3):
         data: Any = {"id": f"evt_{day}_{number}", "object": {"amount": dice.randrange(99), "paid": True}}
         if day >= 4:
@@ -141,6 +154,7 @@ def write_webhooks(folder: Path, day: int, dice: random.Random, records: int) ->
 
 
 def write_payments(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Avro with a union that grows."""
     amount: Any = ["null", "int"] if day < 5 else ["null", "int", "string"]
     fields = [
         {"name": "id", "type": "long"},
@@ -163,6 +177,7 @@ def write_payments(folder: Path, day: int, dice: random.Random, records: int) ->
 
 
 def write_budget(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """A sheet of Excel."""
     names = ["team", "month", "amount"] + (["note"] if day > 6 else [])
     rows: list[list[Any]] = [names]
     for number in range(records):
@@ -173,6 +188,8 @@ def write_budget(folder: Path, day: int, dice: random.Random, records: int) -> i
 
 
 def write_sensors(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """Readings with times since 1970 and NaN."""
+
     def make(number: int) -> str:
         value = "NaN" if number % 7 == 0 else str(number) if day < 5 else f"{number}.5"
         return f'{{"device": "d{dice.randrange(9)}", "at": {1_706_500_000_000 + number}, "value": {value}}}\n'
@@ -182,6 +199,7 @@ def write_sensors(folder: Path, day: int, dice: random.Random, records: int) -> 
 
 
 def write_catalog(folder: Path, day: int, dice: random.Random, records: int) -> int:
+    """One array of a REST API."""
     items = [
         {"sku": f"s{number}", "price": number if day < 9 else {"EUR": number}, "sizes": [dice.randrange(9)]}
         for number in range(records)

@@ -37,7 +37,7 @@ from widen.sources.arrow_columns import (
 )
 from widen.sources.file_ranges import TEXT
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
-from widen.sources.python_values import has_objects, read_pandas, read_records
+from widen.sources.python_values import has_objects, read_dicts, read_pandas
 from widen.sources.staged_files import OpenStagedFile, StagedFile
 from widen.spark.spark_types import DataFrame
 
@@ -226,7 +226,7 @@ def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:
         expected = "Its Arrow data has no columns with names. Pass a table, a record batch or a reader."
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected) from None
     is_records = isinstance(source, Iterable) and not isinstance(source, (Mapping, bytes, pa.Array, pa.ChunkedArray))
-    return read_records(source, name) if is_records else None
+    return read_dicts(source, name) if is_records else None
 
 
 _METHODS_OF_CURSORS = ("to_arrow_reader", "fetch_record_batch")

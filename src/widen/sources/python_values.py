@@ -40,7 +40,7 @@ class _Kind(str, Enum):
     RECORD = "dict"
 
 
-def read_records(records: Iterable[Any], name: str) -> Iterable[pa.RecordBatch]:
+def read_dicts(records: Iterable[Any], name: str) -> Iterable[pa.RecordBatch]:
     """Yield records as batches with one kind of values in each column.
 
     Args:
@@ -51,10 +51,10 @@ def read_records(records: Iterable[Any], name: str) -> Iterable[pa.RecordBatch]:
         InvalidOption: one of the records is no mapping.
         SourceContentError: a name is no text, or a value is of a class that no column holds.
     """
-    return _with_types(_read_records(records, name), name)
+    return _with_types(_read_dicts(records, name), name)
 
 
-def _read_records(records: Iterable[Any], name: str) -> Iterator[pa.RecordBatch]:
+def _read_dicts(records: Iterable[Any], name: str) -> Iterator[pa.RecordBatch]:
     every = iter(records)
     while chunk := list(islice(every, CHUNK_RECORDS)):
         for each in chunk:

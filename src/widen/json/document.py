@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any, NoReturn, TypeAlias
 
 import msgspec
@@ -166,17 +167,13 @@ def parse_nested(text: JsonText) -> JsonDocument:
 
 def document_to_json(document: JsonDocument) -> str:
     """Return the JSON text of a document, with the numbers in their original spelling."""
-    match document:
-        case dict():
-            return (
-                "{"
-                + ",".join(f"{document_to_json(key)}:{document_to_json(value)}" for key, value in document.items())
-                + "}"
-            )
-        case list():
-            return "[" + ",".join(map(document_to_json, document)) + "]"
-        case JsonNumber() | JsonText():
-            return str(document)
+    if isinstance(document, str):
+        return str(document) if isinstance(document, (JsonNumber, JsonText)) else encode_basestring(document)
+    if isinstance(document, dict):
+        fields = [f"{document_to_json(key)}:{document_to_json(value)}" for key, value in document.items()]
+        return "{" + ",".join(fields) + "}"
+    if isinstance(document, list):
+        return "[" + ",".join(map(document_to_json, document)) + "]"
     return json.dumps(document, ensure_ascii=False)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from json.encoder import encode_basestring
 from typing import Any, TypeAlias
 
 MAX_LEVELS = 41
@@ -374,8 +375,10 @@ def depth_of(document: Json) -> int:
 
 def to_text(value: Json) -> str:
     """Return JSON without spaces; numbers are spelled as in the source."""
+    if isinstance(value, (NumberToken, DeepJson)):
+        return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{to_text(key)}:{to_text(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join([f"{to_text(key)}:{to_text(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(to_text, value)) + "]"
-    return str(value) if isinstance(value, (NumberToken, DeepJson)) else json.dumps(value, ensure_ascii=False)
+    return encode_basestring(value) if isinstance(value, str) else json.dumps(value)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -267,7 +267,12 @@ class CombinedOrder(OrderColumns):
 
 
 _DIGITS, _SCALED = pa.decimal256(60, 18), pa.decimal256(60, 0)
-_MOST_DIGITS = pa.scalar(Decimal(10**38 - 1), _SCALED)
+
+
+@cache
+def _most_digits() -> pa.Scalar:
+    # Not when the module is imported: PyArrow loads pandas with the first value that it converts.
+    return pa.scalar(Decimal(10**38 - 1), _SCALED)
 
 
 def _sequence_text(values: pa.Array) -> pa.Array:
@@ -277,7 +282,7 @@ def _sequence_text(values: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(escaped, "\0\0", "")
     numbers = values.cast(_DIGITS).view(_SCALED)
     is_negative = pc.less(numbers, pa.scalar(Decimal(0), _SCALED))
-    digits = pc.if_else(is_negative, pc.add(numbers, _MOST_DIGITS).cast(_SCALED), numbers).cast(pa.string())
+    digits = pc.if_else(is_negative, pc.add(numbers, _most_digits()).cast(_SCALED), numbers).cast(pa.string())
     return pc.binary_join_element_wise(pc.if_else(is_negative, "0", "1"), pc.utf8_lpad(digits, 38, "0"), "")
 
 
@@ -296,7 +301,7 @@ def split_sequences(texts: pa.Array, families: Sequence[str | None]) -> list[pa.
             continue
         is_negative = pc.starts_with(texts, "0")
         digits = pc.utf8_slice_codeunits(texts, 1, 39).cast(_SCALED)
-        numbers = pc.if_else(is_negative, pc.subtract(digits, _MOST_DIGITS).cast(_SCALED), digits)
+        numbers = pc.if_else(is_negative, pc.subtract(digits, _most_digits()).cast(_SCALED), digits)
         parts.append(numbers.view(_DIGITS).cast(to_arrow(WIDE)))
         texts = pc.utf8_slice_codeunits(texts, 39)
     return parts

@@ -282,3 +282,13 @@ def test_a_task_imports_little(options: dict[str, Any]) -> None:
     assert (
         modules & {"pandas", "widen.data_source.ingest_sink", "widen.data_source.batch_reader", "widen.table"} == set()
     )
+
+
+def test_the_options_of_a_sink_are_read_without_pandas(options: dict[str, Any]) -> None:
+    """Spark may start a process for each batch that reads the options and asks for a writer."""
+    program = (
+        "import sys; from support.sink_batches import writer; "
+        f"writer({{'path': {str(options['path'])!r}, 'key': 'id'}}); sys.exit('pandas' in sys.modules)"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    assert subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}).returncode == 0

@@ -8,7 +8,6 @@ import os
 import random
 import re
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -815,7 +814,7 @@ def test_an_error_in_another_process_arrives(tmp_path: Path) -> None:
     [
         ("a.json.lz4", b"packed", "it decompresses .lz4 files"),
         ("a.orc", b"ORC", "its readers read orc files"),
-        ("a.parquet", parquet(column([timedelta(1)], pa.duration("us"))), "of the type duration"),
+        ("a.parquet", parquet(column([None], pa.null())), "columns of the type null only"),
     ],
 )
 def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
@@ -823,7 +822,8 @@ def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, re
     source.write_bytes(content)
     done = run("widen.ingest(*sys.argv[1:3], engine='local')", str(source), str(tmp_path / "t"))
     assert done.returncode == 1
-    assert f"This call needs Spark, because {reason}" in done.stderr
+    assert "This call needs Spark, because " in done.stderr
+    assert reason in done.stderr
     done = run("widen.ingest(*sys.argv[1:3])", str(source), str(tmp_path / "t"))
     assert done.returncode == 1
     assert "pip install 'widen[spark]'" in done.stderr

@@ -16,6 +16,7 @@ from widen.data_source.staging import StagedRows
 from widen.errors import InternalError
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
+from widen.spark.ship import freeze_imports
 
 if TYPE_CHECKING:
     from widen.data_source import batch_reader, ingest_sink
@@ -41,6 +42,7 @@ class _IngestWriter:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of a task."""
+        freeze_imports()
         return self._place.stage(iterator)
 
     def _commit(

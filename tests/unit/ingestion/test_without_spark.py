@@ -814,7 +814,6 @@ def test_an_error_in_another_process_arrives(tmp_path: Path) -> None:
     [
         ("a.json.lz4", b"packed", "it decompresses .lz4 files"),
         ("a.orc", b"ORC", "its readers read orc files"),
-        ("a.parquet", parquet(column([None], pa.null())), "columns of the type null only"),
     ],
 )
 def test_what_needs_spark_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:

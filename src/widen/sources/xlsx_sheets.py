@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import CorruptFile, InvalidOption, SourceContentError
 from widen.model.lazy_module import import_lazily
@@ -109,7 +110,11 @@ def _to_name(value: Any) -> str:
 
 
 def _to_integers(values: Sequence[Any]) -> pa.Array:
-    return pa.array([None if each is None else int(each) for each in values], pa.int64())
+    # Cells have no width: the smallest type leaves a later sheet with fractions the way to one column of doubles.
+    whole = pa.array([None if each is None else int(each) for each in values], pa.int64())
+    low, high = pc.min_max(whole).values()
+    is_small = not low.is_valid or (low.as_py() >= -(2**31) and high.as_py() < 2**31)
+    return whole.cast(pa.int32()) if is_small else whole
 
 
 def _to_moments(values: Sequence[Any]) -> pa.Array:

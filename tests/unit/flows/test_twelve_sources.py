@@ -40,6 +40,7 @@ def test_every_source_loads_each_day(tmp_path: Path, monkeypatch: pytest.MonkeyP
     types = {name: widen.Table(f"lake/{name}").schema for name in sent}
     assert {field.name: field.type.sql for field in types["sales"]}["amount"].startswith("decimal")
     assert {field.name: field.type.sql for field in types["stock"]}["count"] == "bigint"
+    assert {field.name: field.type.sql for field in types["budget"]}["amount"] == "double"
     assert {"timeUnixNano", "severityNumber", "body"} <= {field.name for field in types["logs"]}
 
     planned = widen.plan_run(EXAMPLE / "pipelines.toml")

@@ -39,7 +39,7 @@ def types(table: Path) -> dict[str, str]:
 
 DAY, MOMENT = date(2024, 1, 31), datetime(2024, 1, 31, 12, 30, 1, 5000)
 COLUMNS: list[tuple[list[Any], str, list[Any]]] = [
-    ([1, 2, None], "bigint", [1, 2, None]),
+    ([1, 2, None], "int", [1, 2, None]),
     ([1, 2.5], "double", [1.0, 2.5]),
     ([2**53, 1], "double", [2.0**53, 1.0]),
     (["a", "", " b & <c> "], "string", ["a", None, " b & <c> "]),
@@ -49,7 +49,7 @@ COLUMNS: list[tuple[list[Any], str, list[Any]]] = [
     ([DAY, MOMENT], "timestamp_ntz", [datetime(2024, 1, 31), MOMENT]),
     ([time(1, 2, 3)], "string", ["01:02:03.000000"]),
     ([timedelta(hours=30)], "bigint", [108_000_000_000]),
-    ([Error("#N/A"), 1], "bigint", [None, 1]),
+    ([Error("#N/A"), 1], "int", [None, 1]),
 ]
 
 
@@ -60,7 +60,7 @@ def test_a_column_has_the_type_of_its_cells(
 ) -> None:
     sheet = [["id", "x"], *([at, cell] for at, cell in enumerate(cells))]
     load(write(tmp_path / "a.xlsx", {"Orders": sheet}, **form), tmp_path / "t")
-    assert types(tmp_path / "t") == {"id": "bigint", "x": column}
+    assert types(tmp_path / "t") == {"id": "int", "x": column}
     assert rows(tmp_path / "t", "x") == [(each,) for each in expected]
 
 
@@ -69,11 +69,21 @@ def test_cells_of_several_kinds_go_to_several_columns(tmp_path: Path) -> None:
     done = load(write(tmp_path / "a.xlsx", {"Orders": sheet}), tmp_path / "t")
     assert done.records == 4
     assert types(tmp_path / "t") == {
-        "id": "bigint", "x": "string", "x_long": "bigint", "y": "string", "y_date": "date",
+        "id": "int", "x": "string", "x_int": "int", "y": "string", "y_date": "date",
     }  # fmt: skip
-    assert rows(tmp_path / "t", "x", "x_long", "y", "y_date") == [
+    assert rows(tmp_path / "t", "x", "x_int", "y", "y_date") == [
         ("a", None, None, None), ("5", 5, "2024-01-31", DAY), (None, None, None, None), ("b", None, "c", None),
     ]  # fmt: skip
+
+
+def test_later_sheets_widen_the_numbers_of_earlier_ones(tmp_path: Path) -> None:
+    for number, value in enumerate((7, 2.5, 2**40)):
+        load(
+            write(tmp_path / f"{number}.xlsx", {"a": [["id", "big"], [value, 5 if number < 2 else value]]}),
+            tmp_path / "t",
+        )
+    assert types(tmp_path / "t") == {"id": "double", "big": "bigint"}
+    assert sorted(widen.Table(tmp_path / "t").to_arrow()["id"].to_pylist()) == [2.5, 7.0, 2.0**40]
 
 
 def test_names_and_blank_rows(tmp_path: Path) -> None:
@@ -104,7 +114,7 @@ def test_a_sheet_may_have_no_names(tmp_path: Path) -> None:
     load(source, tmp_path / "t", options={"header": "false"})
     assert sorted(widen.Table(tmp_path / "t").to_arrow()["_c1"].to_pylist()) == [2, 4]
     load(source, tmp_path / "u", options={"header": "true"})
-    assert types(tmp_path / "u") == {"1": "bigint", "2": "bigint"}
+    assert types(tmp_path / "u") == {"1": "int", "2": "int"}
 
 
 def test_damaged_workbooks_and_wrong_options_are_named(tmp_path: Path) -> None:

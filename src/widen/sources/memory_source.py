@@ -103,7 +103,9 @@ class StagedSource:
 def is_paths(source: object) -> TypeGuard[FilePath | Sequence[FilePath]]:
     """Return whether a source is paths, among which may be standard input."""
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
-    return isinstance(paths, Sequence) and all(isinstance(each, (str, os.PathLike)) for each in paths)
+    return (
+        isinstance(paths, Sequence) and len(paths) > 0 and all(isinstance(each, (str, os.PathLike)) for each in paths)
+    )
 
 
 def is_files(source: object) -> TypeGuard[FilePath | Sequence[FilePath]]:

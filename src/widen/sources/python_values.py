@@ -176,7 +176,7 @@ def _with_types(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.Rec
         yield batch
     if known is None:
         if not waiting:
-            return
+            raise SourceContentError(source=name, reason="it has no record", fix="Load at least one record.")
         fix = "Load records with at least one value."
         raise SourceContentError(source=name, reason="no record has a value", fix=fix)
     for start in range(0, waiting, CHUNK_RECORDS):

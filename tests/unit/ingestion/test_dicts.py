@@ -138,6 +138,8 @@ def test_values_of_numpy(tmp_path: Path) -> None:
         ([{"a": object()}], SourceContentError, "the class object"),
         ([{"a": [86, "x"]}], SourceContentError, "several kinds of values in one list"),
         ([{}], SourceContentError, "no field"),
+        ([], SourceContentError, "the list: it has no record"),
+        (iter(()), SourceContentError, "it has no record"),
         ([{"a": None}, {"a": []}], SourceContentError, "no record has a value"),
     ],
 )

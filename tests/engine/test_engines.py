@@ -27,7 +27,7 @@ from support.covering import TRIES_ALL
 from support.exact import assert_same
 from support.load_time import set_load_time
 from support.rows_here import RowsHere, rows_read_here
-from widen.cli.show_commands import _lines
+from widen.cli.row_output import _lines
 from widen.files.data_reader import NotLocal, json_lines
 from widen.files.expressions import query_locally
 from widen.iceberg.catalog import to_table_name

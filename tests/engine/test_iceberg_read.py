@@ -58,7 +58,8 @@ from support.iceberg_files import (
     write_file,
 )
 from support.one_job import collect_each
-from widen.cli.show_commands import _lines, query_iceberg_table
+from widen.cli.row_output import _lines
+from widen.cli.show_commands import query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedFeatureForRead, VersionNotFound
 from widen.files import iceberg_columns
 from widen.files.data_reader import NotLocal, json_lines

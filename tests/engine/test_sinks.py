@@ -241,7 +241,7 @@ def test_output_that_nobody_reads(shop: Shop, error: OSError, monkeypatch: pytes
     code = 141 if isinstance(error, BrokenPipeError) else 1
 
     def write(_: str) -> None:
-        with output._writing_output():
+        with output.writing_output():
             raise error
 
     monkeypatch.setattr(output, "_write", write)

@@ -57,9 +57,9 @@ def test_a_deleted_key_that_the_writer_misses_is_found(tmp_path: Path, monkeypat
 def test_a_condition_that_the_writer_gets_wrong_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"id": number, "s": 1, "op": "u", "v": number} for number in (5, 6)]
     assert load(tmp_path, *rows, delete_when="v = 7").is_clean
-    right = keyed_load.evaluate
+    right = keyed_load.plan_test
     with monkeypatch.context() as patch:
-        patch.setattr(keyed_load, "evaluate", lambda predicate, rows: pc.invert(right(predicate, rows)))
+        patch.setattr(keyed_load, "plan_test", lambda predicate: lambda rows: pc.invert(right(predicate)(rows)))
         assert load(tmp_path, {"id": 5, "s": 2, "op": "u", "v": 5}, delete_when="v = 7").lost
 
 

@@ -33,7 +33,7 @@ from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
-from widen.schema.operations import AddColumn, Operation
+from widen.schema.operations import AddColumn, CreateTable, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
 
 REPLAY_PREFIX = "widen-replay-"
@@ -303,6 +303,11 @@ class Plan:
     def renamed(self) -> tuple[MatchedName, ...]:
         """The names that stand for a field because somebody has said so."""
         return tuple(each for each in self.matched if not each.is_in_another_case)
+
+    @property
+    def creates_table(self) -> bool:
+        """Whether the table does not exist yet."""
+        return any(isinstance(operation, CreateTable) for operation in self.operations)
 
     @property
     def is_empty(self) -> bool:

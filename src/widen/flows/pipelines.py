@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, WidenError
-from widen.evolution.plan import Plan
 from widen.flows.flow_step import FlowBatch
 from widen.flows.run_flow import FLOW_SETTINGS, check_step, ensure_step, flow
 from widen.ingestion.ingest_options import (
@@ -37,7 +36,6 @@ from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import did_you_mean, html_table, list_lines
 from widen.model.keyword_options import Unpack, declared, with_defaults
 from widen.report.text_format import count_noun
-from widen.schema.operations import CreateTable
 from widen.sources.listing import to_place
 from widen.spark.engine import Engine, LocalSession, Session, open_session, require_spark
 from widen.spark.session import activate_session
@@ -136,8 +134,8 @@ class StepResult:
         records, corrupt = sum(load.records for load in loads), sum(load.corrupt for load in loads)
         quarantined = sum(load.quarantined for load in loads)
         bad_files = {file.path for load in loads for file in load.bad_files}
-        is_new = any(creates_table(load.plan) for load in loads)
-        changed = sum(len(load.plan.operations) for load in loads if not creates_table(load.plan))
+        is_new = any(load.plan.creates_table for load in loads)
+        changed = sum(len(load.plan.operations) for load in loads if not load.plan.creates_table)
         reason = next((load.corrupt_reason for load in loads if load.corrupt_reason), "")
         parts = [f"{count_noun(records, 'record')} into {'the new table ' if is_new else ''}{self.step.into}"]
         parts += [f"{count_noun(changed, 'change')} of the schema"] if changed else []
@@ -341,11 +339,6 @@ def _status(results: Sequence[IngestResult | FlowBatch], error: Exception | None
 def _written(results: Sequence[IngestResult | FlowBatch]) -> tuple[IngestResult, ...]:
     loads = (result.result if isinstance(result, FlowBatch) else result for result in results)
     return tuple(load for load in loads if load is not None and not load.is_unchanged)
-
-
-def creates_table(plan: Plan) -> bool:
-    """Return whether a plan creates the table."""
-    return any(isinstance(operation, CreateTable) for operation in plan.operations)
 
 
 def describe_error(error: Exception | None) -> dict[str, str]:

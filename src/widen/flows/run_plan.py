@@ -18,7 +18,6 @@ from widen.evolution.plan import Plan, PlanOutcome
 from widen.flows.pipelines import (
     PipelineStep,
     StepKind,
-    creates_table,
     describe_error,
     read_pipelines,
     select_steps,
@@ -94,7 +93,7 @@ class StepPlan:
 
 
 def _changes(plan: Plan, into: str) -> list[str]:
-    if creates_table(plan):
+    if plan.creates_table:
         return [f"a new table {into}"]
     count = len(plan.operations)
     changes = [f"{count} {'change' if count == 1 else 'changes'} of {into}"] if count else []

@@ -41,11 +41,11 @@ from widen.ingestion.new_files import Changed, FileChoice, is_by_content, open_b
 from widen.ingestion.options import CheckedOptions, check_options, check_places, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
 from widen.json.contract import ensure_contract, is_odcs, read_odcs
-from widen.model.argument_types import check_arguments
+from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
 from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
-from widen.sources.memory_source import StagedSource, StagingOptions, parse_nan, staged_source
+from widen.sources.memory_source import Nan, StagedSource, StagingOptions, staged_source
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_url
 from widen.spark.engine import (
@@ -241,7 +241,7 @@ def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
 
 def _staged(source: AnySource, reader: BatchReader, options: Mapping[str, Any]) -> AbstractContextManager[IngestSource]:
     """Return a source whose records are in files or in a DataFrame of Spark."""
-    nan = parse_nan(options["nan"])
+    nan = parse_choice(Nan, "nan", options["nan"])
     given = StagingOptions(reader.format, reader.options, nan, reader.column_rules, reader.loaded_at)
     return staged_source(source, given)
 

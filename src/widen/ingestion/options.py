@@ -38,13 +38,13 @@ from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.json.record_path import ALL, RecordPath, parse_record_path
-from widen.model.argument_types import has_type
+from widen.model.argument_types import has_type, parse_choice
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, Unpack, declared
 from widen.model.types import StructType, quote_name, similarity_key
 from widen.schema.source_metadata import to_layout
-from widen.sources.arrow_columns import ColumnRules, IntegralDoubles, Nanos, parse_integral_doubles, parse_nanos
+from widen.sources.arrow_columns import ColumnRules, IntegralDoubles, Nanos
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 from widen.sources.listing import parse_format, to_paths
 from widen.sources.memory_source import STDIN, is_files
@@ -497,8 +497,10 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
         record_path=policy.record_path,
         json_option=_find_json_option(policy),
         column_rules=ColumnRules(
-            nanos=parse_nanos(arguments.get("nanos", Nanos.ERROR)),
-            integral_doubles=parse_integral_doubles(arguments.get("integral_doubles", IntegralDoubles.KEEP)),
+            nanos=parse_choice(Nanos, "nanos", arguments.get("nanos", Nanos.ERROR)),
+            integral_doubles=parse_choice(
+                IntegralDoubles, "integral_doubles", arguments.get("integral_doubles", IntegralDoubles.KEEP)
+            ),
         ),
     )
     layout_of = arguments.get("layout_of")

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache, wraps
 from importlib import import_module
 from numbers import Integral, Real
@@ -241,3 +242,19 @@ def describe(expected: Any) -> str:
         inner = ", ".join("..." if each is ... else describe(each) for each in args if not isinstance(each, list))
         return f"{getattr(get_origin(expected), '__name__', expected)}[{inner}]"
     return getattr(expected, "__name__", str(expected))
+
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def parse_choice(kind: type[_Choice], option: str, text: str) -> _Choice:
+    """Return the member of an enumeration that an argument names.
+
+    Raises:
+        InvalidOption: it is not one of the choices.
+    """
+    choices = [str(each.value) for each in kind]
+    if text not in choices:
+        *most, last = choices
+        raise InvalidOption(option=option, value=text, expected=f"Must be {', '.join(most)} or {last}.")
+    return kind(text)

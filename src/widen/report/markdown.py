@@ -27,14 +27,13 @@ OUTCOME_MARKS = {
 }
 
 
-def plan_markdown(plan: Plan, into: str, level: int = 3) -> Iterator[str]:
+def plan_markdown(plan: Plan, into: str) -> Iterator[str]:
     """Yield the lines of a plan.
 
     Args:
         into: The table.
-        level: The level of its heading.
     """
-    yield f"{'#' * level} {OUTCOME_MARKS[plan.outcome.value]} {markdown_code(into)}"
+    yield f"### {OUTCOME_MARKS[plan.outcome.value]} {markdown_code(into)}"
     yield ""
     if plan.keyed_by:
         yield from (f"Rows change by key: {markdown_text(plan.keyed_by)}", "")

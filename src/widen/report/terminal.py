@@ -58,7 +58,6 @@ from widen.report.text_format import (
     value_text,
     values_text,
 )
-from widen.schema.operations import CreateTable
 from widen.schema.source_metadata import COMMENT, EVOLVED_FROM, shared_source_keys
 
 if TYPE_CHECKING:
@@ -204,8 +203,7 @@ def version_line(version: int, location: str) -> Text:
 
 def plan_parts(plan: Plan) -> Iterator[RenderableType]:
     """Yield the changes of a plan with their reasons, then options without effect and fields that it does not add."""
-    is_new = any(isinstance(operation, CreateTable) for operation in plan.operations)
-    heading = "Changes: a new table" if is_new else "Changes"
+    heading = "Changes: a new table" if plan.creates_table else "Changes"
     for title, operations in ((heading, plan.operations), ("Refused by the policy", plan.refused)):
         if operations:
             yield heading_part(title)

@@ -13,7 +13,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import InvalidOption, SourceContentError
+from widen.errors import SourceContentError
 
 
 class Nanos(str, Enum):
@@ -27,17 +27,6 @@ class Nanos(str, Enum):
     """Records with one have the field as text."""
 
 
-def parse_nanos(text: str) -> Nanos:
-    """Return what becomes of nanoseconds.
-
-    Raises:
-        InvalidOption: it is not one of the choices.
-    """
-    if text not in set(Nanos):
-        raise InvalidOption(option="nanos", value=text, expected=f"Must be {', '.join(Nanos)}.")
-    return Nanos(text)
-
-
 class IntegralDoubles(str, Enum):
     """What becomes of floats that are integers in the whole of their file."""
 
@@ -45,18 +34,6 @@ class IntegralDoubles(str, Enum):
     """They stay floats."""
     CONVERT = "convert"
     """They become integers, and NaN among them null."""
-
-
-def parse_integral_doubles(text: str) -> IntegralDoubles:
-    """Return what becomes of floats that are integers.
-
-    Raises:
-        InvalidOption: it is not one of the choices.
-    """
-    if text not in set(IntegralDoubles):
-        expected = f"Must be {' or '.join(IntegralDoubles)}."
-        raise InvalidOption(option="integral_doubles", value=text, expected=expected)
-    return IntegralDoubles(text)
 
 
 @dataclass(frozen=True, slots=True)

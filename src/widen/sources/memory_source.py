@@ -65,17 +65,6 @@ class Nan(str, Enum):
     """No value."""
 
 
-def parse_nan(text: str) -> Nan:
-    """Return what NaN is.
-
-    Raises:
-        InvalidOption: it is not one of the choices.
-    """
-    if text not in set(Nan):
-        raise InvalidOption(option="nan", value=text, expected=f"Must be {' or '.join(Nan)}.")
-    return Nan(text)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSource:
     """Data in memory, in files of this process.

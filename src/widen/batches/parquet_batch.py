@@ -144,7 +144,7 @@ class ColumnPart:
         read: The columns of the files. Some may be of the type void.
         footers: What the footer of each file says.
         given: The fields that records get from their files.
-        origins: Where the records of files come from that are not those of the source, by the URI of the file.
+        origins: For files converted from source files, where their records come from, by the URI of the file.
     """
 
     files: tuple[SourceFile, ...]

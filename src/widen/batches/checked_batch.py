@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from widen.batches.corrupt_texts import NOT_UTF8
 from widen.batches.frame_batch import TypedBatch
+from widen.batches.held_batch import HeldBatch
 from widen.batches.parquet_batch import ParquetBatch
 from widen.batches.text_batch import BatchResult, ContractReport, TextBatch, TextReaders, union_rows
 from widen.batches.text_tasks import BatchWriteSpec
@@ -43,7 +44,7 @@ _T = TypeVar("_T")
 class _Split:
     """Holds the batch of the corrupt records, once one is found, and the folders of the files that hold them."""
 
-    typed: TypedBatch | ParquetBatch
+    typed: TypedBatch | ParquetBatch | HeldBatch
     corrupt: TextBatch | None = None
     folders: set[str] = field(default_factory=set)
 
@@ -58,7 +59,7 @@ class CheckedBatch:
         converted: The Parquet files that the records are read from; None if these are the files of the source.
     """
 
-    typed: TypedBatch | ParquetBatch
+    typed: TypedBatch | ParquetBatch | HeldBatch
     name: str
     file_fields: FileFields | None = None
     bad_files: tuple[BadFile, ...] = ()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial, reduce
 from itertools import accumulate, chain, zip_longest
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -51,7 +51,7 @@ from widen.spark.spark_types import DataFrame
 _T = TypeVar("_T")
 
 _THREADS = 16
-_ROWS = 16_384
+READ_ROWS = 16_384
 _PART = "part"
 _INT96 = "INT96"
 _SPARK = b"org.apache.spark.version"
@@ -347,10 +347,18 @@ def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile])
         return [each.result() for each in [pool.submit(copy_context().run, function, file) for file in files]]
 
 
-def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.RecordBatch:
-    """Return up to this many first rows of a file, with all columns of a source."""
+RowReader: TypeAlias = Callable[[SourceFile, StructType, int], Iterator[tuple[int, pa.RecordBatch]]]
+"""Reads the rows of a file, as `read_rows` does."""
+
+
+def read_first_rows(file: SourceFile, source: StructType, rows: int, reader: RowReader | None = None) -> pa.RecordBatch:
+    """Return up to this many first rows of a file, with all columns of a source.
+
+    Args:
+        reader: Reads the rows; by default `read_rows`.
+    """
     batches, count = [], 0
-    for _, batch in read_rows(file, source, rows):
+    for _, batch in (reader or read_rows)(file, source, rows):
         batches.append(batch)
         count += batch.num_rows
         if count >= rows:
@@ -359,7 +367,7 @@ def read_first_rows(file: SourceFile, source: StructType, rows: int) -> pa.Recor
     return whole.to_batches()[0] if whole.num_rows else batches[0]
 
 
-def read_rows(file: SourceFile, source: StructType, rows: int = _ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
+def read_rows(file: SourceFile, source: StructType, rows: int = READ_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the rows of a file, with some or all columns of a source; a file without rows yields a batch without any.
 
     Each batch comes with the index of its first row in the file.
@@ -552,7 +560,7 @@ def _read_batches(
     schema: pa.Schema,
     copied: frozenset[str],
     constants: Mapping[str, pa.Scalar] | None = None,
-    rows: int = _ROWS,
+    rows: int = READ_ROWS,
     left_out: Sequence[int] = (),
     *,
     is_checked: bool = True,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -85,7 +85,7 @@ from widen.sources.listing import (
     source_file_key,
     to_paths,
 )
-from widen.sources.memory_source import MemorySource, StagedSource
+from widen.sources.memory_source import HeldSource, MemorySource, StagedSource
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
 from widen.sources.staged_files import as_sources, read_staged_texts
@@ -110,10 +110,11 @@ from widen.spark.spark_types import DataFrame, F, SparkSession
 if TYPE_CHECKING:
     from widen.batches.checked_batch import CheckedBatch
     from widen.batches.frame_batch import TypedBatch
+    from widen.batches.held_batch import HeldBatch
     from widen.batches.parquet_batch import ParquetBatch
 
-IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame | StagedSource
-"""Files, directories and patterns, rows, or data in memory that is staged."""
+IngestSource: TypeAlias = FilePath | Sequence[FilePath] | DataFrame | StagedSource | HeldSource
+"""Files, directories and patterns, rows, or data in memory, which may be staged."""
 
 AnySource: TypeAlias = IngestSource | MemorySource
 """What `widen.ingest` loads."""
@@ -171,6 +172,8 @@ class BatchReader:
         """
         if isinstance(source, StagedSource):
             return self.open_staged(spark, source)
+        if isinstance(source, HeldSource):
+            return self.open_held(spark, source)
         if isinstance(source, DataFrame):
             return self._open_rows(source)
         table = find_table_source(spark, to_paths(source))
@@ -424,13 +427,47 @@ class BatchReader:
     def open_staged_rows(self, spark: Session, files: Sequence[SourceFile], name: str) -> Batch:
         """Return rows that a sink has staged as Parquet files as a batch whose records are not from files."""
         self._ensure_json(None)
-        file_fields = replace(self._file_fields(), has_folders=False)
-        names = frozenset[str]() if file_fields.loaded_at is None else frozenset([LOADED_AT])
-        file_fields = FileFields(False, None)  # the rows have the time of the load, and no file that has a name
         source = SourceFiles((), tuple(files), format=FileFormat.PARQUET)
-        open_on_spark = partial(_open_columns, spark, source, file_fields, names)
-        batch = _open_columns_here(spark, source, file_fields, names, open_on_spark) or open_on_spark({})
-        return self._check(replace(batch, name=name, files=()), file_fields if names else None)
+        return self._check(self._open_row_files(spark, source, name), self._row_fields())
+
+    def open_held(self, spark: Session, source: HeldSource) -> Batch:
+        """Return rows that are whole in memory as a batch."""
+        from widen.batches.held_batch import HeldBatch, hold_part
+        from widen.batches.parquet_batch import ParquetBatch
+
+        self._ensure_json(None)
+        homes: dict[str, int] = {}
+
+        def find_files() -> SourceFiles:
+            staged = source.stage()
+            return SourceFiles((), tuple(as_sources(staged.store, staged.rows)), format=FileFormat.PARQUET)
+
+        def open_on_spark(homes: dict[str, int]) -> TypedBatch:
+            return _open_columns(spark, find_files(), _NO_FIELDS, self._row_names(), homes)
+
+        @cache
+        def stage() -> ParquetBatch | TypedBatch:
+            return replace(self._open_row_files(spark, find_files(), source.name), _homes=homes)
+
+        try:
+            part = hold_part(source.rows, source.name)
+        except NotLocal:
+            return self._check(stage(), self._row_fields())
+        here = ParquetBatch(spark, [part], open_on_spark, source.name, (), self._row_names(), _homes=homes)
+        return self._check(HeldBatch(here, source.rows, stage), self._row_fields())
+
+    def _open_row_files(self, spark: Session, source: SourceFiles, name: str) -> ParquetBatch | TypedBatch:
+        names = self._row_names()
+        open_on_spark = partial(_open_columns, spark, source, _NO_FIELDS, names)
+        batch = _open_columns_here(spark, source, _NO_FIELDS, names, open_on_spark) or open_on_spark({})
+        return replace(batch, name=name, files=())
+
+    def _row_names(self) -> frozenset[str]:
+        """Return the names of the fields that rows get which are not from files."""
+        return frozenset() if self._file_fields().loaded_at is None else frozenset([LOADED_AT])
+
+    def _row_fields(self) -> FileFields | None:
+        return _NO_FIELDS if self._row_names() else None
 
     def _open_typed_rows(self, rows: DataFrame) -> CheckedBatch:
         from widen.batches.frame_batch import TypedBatch
@@ -443,11 +480,16 @@ class BatchReader:
         typed = TypedBatch([to_typed_records(rows, _DATA_FRAME)], _DATA_FRAME, (), frozenset([LOADED_AT]))
         return self._check(typed, self._file_fields())
 
-    def _check(self, typed: TypedBatch | ParquetBatch, file_fields: FileFields | None = None) -> CheckedBatch:
+    def _check(
+        self, typed: TypedBatch | ParquetBatch | HeldBatch, file_fields: FileFields | None = None
+    ) -> CheckedBatch:
         from widen.batches.checked_batch import CheckedBatch
 
         return CheckedBatch(typed, typed.name, file_fields)
 
+
+_NO_FIELDS = FileFields(False, None)
+"""What rows get from the files in which they are staged: they have the time of the load, and no file with a name."""
 
 _KINDS = {
     FileFormat.PARQUET: "Parquet",

@@ -22,9 +22,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.batches.column_copy import (
+    READ_ROWS,
     ColumnCopy,
+    CopiedRows,
     PathFields,
     RowGroup,
+    RowReader,
     SourceFooter,
     find_column_copy,
     find_corrupt,
@@ -145,6 +148,7 @@ class ColumnPart:
         footers: What the footer of each file says.
         given: The fields that records get from their files.
         origins: For files converted from source files, where their records come from, by the URI of the file.
+        read_rows: Reads the rows of a file.
     """
 
     files: tuple[SourceFile, ...]
@@ -152,6 +156,7 @@ class ColumnPart:
     footers: tuple[SourceFooter, ...]
     given: PathFields = field(default_factory=PathFields)
     origins: Mapping[str, ConvertedFile] = field(default_factory=dict)
+    read_rows: RowReader = read_rows
 
     @property
     def own(self) -> StructType:
@@ -276,7 +281,7 @@ class ParquetBatch:
         """Let tasks copy the files, and convert what the table has in another form; see `Batch`."""
         if is_local(self.spark):
             try:
-                return self._copy(self._find_copies(attempt, writer), writer)
+                return self.copy(self.find_copies(attempt, writer), writer)
             except NotLocal as error:
                 require_spark(self.spark, str(error))
             except EngineUnsuitable as error:
@@ -372,7 +377,7 @@ class ParquetBatch:
     def _prepare(self, base: StructType | None, policy: Policy) -> list[PreparedPart]:
         return [prepare_part(part, *spell_as(base or StructType(), policy, _names_of(part))) for part in self.parts]
 
-    def _find_copies(self, attempt: BatchWriteSpec, writer: TableWriter) -> list[ColumnCopy]:
+    def find_copies(self, attempt: BatchWriteSpec, writer: TableWriter) -> list[ColumnCopy]:
         """Return how each part is copied.
 
         Raises:
@@ -400,13 +405,19 @@ class ParquetBatch:
             copies.append(copy)
         return copies
 
-    def _copy(self, copies: Sequence[ColumnCopy], writer: TableWriter) -> BatchResult:
+    def copy(
+        self,
+        copies: Sequence[ColumnCopy],
+        writer: TableWriter,
+        run: Callable[[ColumnCopy], CopiedRows] = ColumnCopy.run,
+    ) -> BatchResult:
+        """Let each copy write the rows of its part; return what they have written."""
         written: list[Any] = []
         quarantined: list[QuarantinedRecord] = []
         seen = []
         with ExitStack() as undo:
             for number, copy in enumerate(copies):
-                copied = copy.run()
+                copied = run(copy)
                 files = writer.from_parts(copied.parts)
                 undo.callback(writer.discard, files)
                 self._homes.update((file.path.partition("/")[0], number) for file in files)
@@ -482,7 +493,7 @@ def _count_head(prepared: PreparedPart) -> Observation:
     footer, first = min(zip(part.footers, part.files, strict=True), key=lambda pair: pair[1].path)
     head = None
     if footer.rows >= MIN_COUNTED_RECORDS:
-        head = read_first_rows(first, part.own, HEAD_RECORDS)
+        head = read_first_rows(first, part.own, HEAD_RECORDS, part.read_rows)
         _add_rows(prepared, seen, head, 0, first.uri, prepared.schema.names)
     missing = [name for name in prepared.schema.names if head is None or _lacks_values(name, seen, prepared)]
     if missing:
@@ -528,7 +539,7 @@ def _add_files(
     # The first value of a kind comes from the first file by its URI, as Spark compares texts.
     for file in sorted(prepared.part.files, key=lambda file: file.uri.encode()):
         count = 0
-        for first, rows in read_rows(file, wanted):
+        for first, rows in prepared.part.read_rows(file, wanted, READ_ROWS):
             _add_rows(prepared, seen, rows, first, file.uri, names, facts)
             count += rows.num_rows
         total += count
@@ -576,7 +587,7 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
         if isinstance(stored, WidenError):
             raise stored
         schemas[file.path], footers[file.path] = _read_schema(file, *stored)
-    _ensure_distinct(schemas.values())
+    ensure_case_distinct(schemas.values())
     merged: DataType | None = None
     try:
         for schema in schemas.values():
@@ -727,7 +738,7 @@ def _read_schema(
         raise OddTypes
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
         raise NotLocal(f"{file.path} has dates of the Julian calendar")
-    schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
+    schema = to_read_schema(columns, file.path)
     leaves = [path for each in columns for path in _leaf_texts(each.type, each.name)]
     stored = [footer.schema.column(at).path for at in range(footer.num_columns)]
     # Arrow called elements "item" before version 15.
@@ -740,15 +751,29 @@ def _read_schema(
     }
     if not codecs <= _CODECS:
         raise NotLocal(f"{file.path} has the compression {', '.join(sorted(codecs - _CODECS))}")
+    _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
+    return schema, counts
+
+
+def to_read_schema(columns: Iterable[pa.Field], name: str) -> StructType:
+    """Return the schema that Spark reads of columns.
+
+    Args:
+        columns: The columns with their types as `stored_type` returns them.
+        name: What has them.
+
+    Raises:
+        NotLocal: Spark reads other values than Arrow.
+    """
+    schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
     unknown = next(unknown_types(schema), None)
     if unknown is not None:
         raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
     if len(set(schema.names)) < len(schema.names):
-        raise NotLocal(f"{file.path} has two columns with the same name")
+        raise NotLocal(f"{name} has two columns with the same name")
     if schema.fields and is_void(schema):
-        raise NotLocal(f"{file.path} has columns of the type null only")
-    _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
-    return schema, counts
+        raise NotLocal(f"{name} has columns of the type null only")
+    return schema
 
 
 def _inner_types(found: pa.DataType) -> Iterator[pa.DataType]:
@@ -822,7 +847,7 @@ def _leaf_texts(found: pa.DataType, path: str) -> Iterator[str]:
         yield path
 
 
-def _ensure_distinct(schemas: Collection[StructType]) -> None:
+def ensure_case_distinct(schemas: Collection[StructType]) -> None:
     """Check that no two fields of files have names that differ in case only: a session decides about these.
 
     Raises:

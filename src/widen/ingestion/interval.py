@@ -45,7 +45,7 @@ from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
 from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
-from widen.sources.memory_source import Nan, StagedSource, StagingOptions, staged_source
+from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_url
 from widen.spark.engine import (
@@ -224,7 +224,7 @@ def _ingest(
 def _open_session(source: IngestSource, options: Mapping[str, Any]) -> Session:
     """Return the session to work in; one that needs no Spark, where that is certain to be enough so far."""
     spark, storage_options = options["spark"], options["storage_options"]
-    if isinstance(source, StagedSource):
+    if isinstance(source, (StagedSource, HeldSource)):
         SOURCE_OPTIONS.set(storage_options or {})
         return open_session_here(spark, options["engine"], source.size_bytes)
     places = () if isinstance(source, DataFrame) else to_paths(source)

@@ -21,7 +21,7 @@ from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOptio
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
-from widen.sources.memory_source import StagedSource
+from widen.sources.memory_source import HeldSource, StagedSource
 from widen.sources.places import ensure_other_table, find_table_source
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame
@@ -213,7 +213,7 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
         InvalidOption: an option is invalid, or only new files are to be loaded and the source is not files.
     """
     reader = reader.for_table(choice.target.schema)
-    if isinstance(source, (DataFrame, StagedSource)):
+    if isinstance(source, (DataFrame, StagedSource, HeldSource)):
         if choice.is_new:
             expected = "It needs files as its source: rows and data in memory have no names, and are always new."
             raise InvalidOption(option="new", value=True, expected=expected)

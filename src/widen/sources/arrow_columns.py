@@ -100,11 +100,33 @@ def to_stored_rows(
     if not masks:
         yield to_stored_columns(rows, name, rules), None
         return
+    rows = _without_views(rows)
     keys = reduce(pc.add, (pc.multiply(mask.cast(pa.int64()), 2**at) for at, mask in enumerate(masks.values())))
     for key in pc.unique(keys).to_pylist():
         found = pc.indices_nonzero(pc.equal(keys, key))
         texts = frozenset(column for at, column in enumerate(masks) if key >> at & 1)
         yield to_stored_columns(rows.take(found), name, rules, texts), found
+
+
+def _without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows without views, from which Arrow takes no rows."""
+    return rows.cast(pa.schema([field.with_type(_without_view(field.type)) for field in rows.schema]))
+
+
+def _without_view(found: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(found):
+        return pa.large_string()
+    if pa.types.is_binary_view(found):
+        return pa.large_binary()
+    if pa.types.is_struct(found):
+        return pa.struct([field.with_type(_without_view(field.type)) for field in found])
+    if pa.types.is_map(found):
+        return pa.map_(_without_view(found.key_type), _without_view(found.item_type))
+    if pa.types.is_list(found):
+        return pa.list_(found.value_field.with_type(_without_view(found.value_type)))
+    if pa.types.is_large_list(found):
+        return pa.large_list(found.value_field.with_type(_without_view(found.value_type)))
+    return found
 
 
 def to_stored_columns(

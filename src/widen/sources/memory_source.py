@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -36,6 +36,7 @@ from widen.sources.arrow_columns import (
     with_integers,
 )
 from widen.sources.file_ranges import TEXT
+from widen.sources.held_rows import CHUNK_BYTES, CHUNK_ROWS, RowsInMemory, keep_in_memory, slices
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
 from widen.sources.python_values import has_objects, read_dicts, read_pandas
 from widen.sources.staged_files import OpenStagedFile, StagedFile
@@ -89,6 +90,25 @@ class StagedSource:
         return streamed + sum(file.data_bytes for file in (*self.rows, *self.texts))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSource:
+    """Typed data that is whole in memory, and stays there unless something needs files.
+
+    Args:
+        name: The name of the source in errors.
+        stage: Writes the records to files, once.
+    """
+
+    name: str
+    rows: RowsInMemory
+    stage: Callable[[], StagedSource]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the records without compression."""
+        return self.rows.size_bytes
+
+
 def is_paths(source: object) -> TypeGuard[FilePath | Sequence[FilePath]]:
     """Return whether a source is paths, among which may be standard input."""
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
@@ -123,8 +143,9 @@ class StagingOptions:
 @contextmanager
 def staged_source(
     source: Any, options: StagingOptions
-) -> Iterator[FilePath | Sequence[FilePath] | DataFrame | StagedSource]:
-    """Yield a source whose records are in files or in a DataFrame of Spark; data in memory is written to files first.
+) -> Iterator[FilePath | Sequence[FilePath] | DataFrame | StagedSource | HeldSource]:
+    """Yield a source whose records are in files, in a DataFrame of Spark, or whole in memory; what is read once is
+    written to files first.
 
     Raises:
         InvalidOption: the source is not one, or cannot be used with the other arguments.
@@ -134,13 +155,44 @@ def staged_source(
     if is_files(source) or isinstance(source, DataFrame):
         yield source
         return
-    with TemporaryDirectory(prefix="widen-memory-", ignore_cleanup_errors=True) as folder:
-        try:
-            staged = _stage(source, LogStore(folder), options)
-        except OSError as error:
-            fix = "The environment variable TMPDIR names another folder."
-            raise StorageError(location=folder, reason=open_failure(error), fix=fix) from error
-        yield staged
+    held = _hold(source, options)
+    with ExitStack() as stack:
+        stage = cache(partial(_stage_in_folder, source, options, stack))
+        yield stage() if held is None else HeldSource(name=_find_name(source), rows=held, stage=stage)
+
+
+def _hold(source: Any, options: StagingOptions) -> RowsInMemory | None:
+    """Return the rows of data that is whole in memory; None for other sources, and where values decide their types."""
+    is_plain = options.format is None and not options.options
+    if not (is_plain and options.rules.integral_doubles is IntegralDoubles.KEEP and _is_whole(source)):
+        return None
+    name = _find_name(source)
+    stream = _open_stream(source, name)
+    if not isinstance(stream, pa.RecordBatchReader):
+        return None
+    return keep_in_memory(stream.schema, list(stream), partial(_to_rows, name, options))
+
+
+def _is_whole(source: Any) -> bool:
+    if isinstance(source, (pa.Table, pa.RecordBatch)):
+        return True
+    return type(source).__name__ == "DataFrame" and type(source).__module__.partition(".")[0] in ("pandas", "polars")
+
+
+def _to_rows(name: str, options: StagingOptions, rows: pa.RecordBatch) -> list[pa.Table]:
+    """Return rows as they are stored, those with the same types together."""
+    rules = replace(options.rules, drops_nan=options.nan is not Nan.KEEP)
+    loaded_at = options.loaded_at if options.format is not FileFormat.JSON else None
+    return [_with_load_time(table, loaded_at) for table, _ in to_stored_rows(rows, name, rules)]
+
+
+def _stage_in_folder(source: Any, options: StagingOptions, stack: ExitStack) -> StagedSource:
+    folder = stack.enter_context(TemporaryDirectory(prefix="widen-memory-", ignore_cleanup_errors=True))
+    try:
+        return _stage(source, LogStore(folder), options)
+    except OSError as error:
+        fix = "The environment variable TMPDIR names another folder."
+        raise StorageError(location=folder, reason=open_failure(error), fix=fix) from error
 
 
 def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSource:
@@ -155,17 +207,16 @@ def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSourc
         )
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     _ensure_no_format(options)
-    rules = replace(options.rules, drops_nan=options.nan is not Nan.KEEP)
     writer = StagedWriter(store, is_text=is_text)
     for batch in stream:
-        for rows in _slices(batch):
-            for table, _ in to_stored_rows(rows, name, rules):
-                writer.write(_find_texts(table, name) if is_text else _with_load_time(table, options.loaded_at))
+        for rows in slices(batch):
+            for table in _to_rows(name, options, rows):
+                writer.write(_find_texts(table, name) if is_text else table)
     if not (writer.has_rows or is_text) and isinstance(stream, pa.RecordBatchReader):
         # A file without rows still has the columns.
         writer.write(to_stored_columns(pa.RecordBatch.from_pylist([], schema=stream.schema), name))
     files = writer.close()
-    if rules.integral_doubles is IntegralDoubles.CONVERT and not is_text:
+    if options.rules.integral_doubles is IntegralDoubles.CONVERT and not is_text:
         files = tuple(map(partial(_with_integers, store), files))
     return StagedSource(name=name, store=store, rows=() if is_text else files, texts=files if is_text else ())
 
@@ -174,13 +225,13 @@ def _with_integers(store: LogStore, file: StagedFile) -> StagedFile:
     """Return a staged file with integers in the columns of floats that have only such; the other file is deleted."""
     integers = IntegerColumns()
     with store.open(file.path) as content:
-        for rows in pq.ParquetFile(content).iter_batches(_CHUNK_ROWS):
+        for rows in pq.ParquetFile(content).iter_batches(CHUNK_ROWS):
             integers.add(rows)
     if not integers.found:
         return file
     writer = StagedWriter(store)
     with store.open(file.path) as content:
-        for rows in pq.ParquetFile(content).iter_batches(_CHUNK_ROWS):
+        for rows in pq.ParquetFile(content).iter_batches(CHUNK_ROWS):
             writer.write(pa.Table.from_batches([with_integers(rows, integers.found)]))
     (converted,) = writer.close()
     store.delete([file.path])
@@ -209,7 +260,7 @@ def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:
             return cast(Iterable[pa.RecordBatch], pa.RecordBatchReader.from_stream(source))
         for method in _METHODS_OF_CURSORS:
             if hasattr(source, method):
-                return cast(Iterable[pa.RecordBatch], getattr(source, method)(_CHUNK_ROWS))
+                return cast(Iterable[pa.RecordBatch], getattr(source, method)(CHUNK_ROWS))
         if hasattr(source, "__arrow_c_array__"):
             rows = pa.record_batch(source)
             return cast(Iterable[pa.RecordBatch], pa.RecordBatchReader.from_batches(rows.schema, [rows]))
@@ -229,19 +280,6 @@ _PACKAGES = {"pandas": "the pandas DataFrame", "polars": "the polars DataFrame",
 def _find_name(source: object) -> str:
     package = type(source).__module__.partition(".")[0].lstrip("_")
     return _PACKAGES.get(package, f"the {type(source).__name__}")
-
-
-_CHUNK_ROWS = 2**17
-_CHUNK_BYTES = 32 * 2**20
-
-
-def _slices(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield rows in parts that a row group of a Parquet file holds."""
-    if not rows.num_rows:
-        return
-    count = max(1, min(_CHUNK_ROWS, rows.num_rows * _CHUNK_BYTES // max(rows.nbytes, 1)))
-    for start in range(0, rows.num_rows, count):
-        yield rows.slice(start, count)
 
 
 def _find_texts(rows: pa.Table, name: str) -> pa.Table:
@@ -275,7 +313,7 @@ class StagedWriter:
         pending = self._pending.setdefault(table.schema, [])
         pending.append(table)
         rows, size = sum(each.num_rows for each in pending), sum(each.nbytes for each in pending)
-        if rows >= _CHUNK_ROWS // 2 or size >= _CHUNK_BYTES // 2:
+        if rows >= CHUNK_ROWS // 2 or size >= CHUNK_BYTES // 2:
             self._flush(table.schema)
 
     def close(self) -> tuple[StagedFile, ...]:
@@ -289,7 +327,9 @@ class StagedWriter:
         if schema not in self._open:
             compression = "lz4" if self._is_text else None
             is_text = self._is_text
-            self._open[schema] = OpenStagedFile(self._store, "rows", schema, is_text=is_text, compression=compression)
+            # What comes first counts as the first value, so the names are in order.
+            prefix = f"rows-{len(self._open):05}"
+            self._open[schema] = OpenStagedFile(self._store, prefix, schema, is_text=is_text, compression=compression)
         self._open[schema].write(table)
 
 

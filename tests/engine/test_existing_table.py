@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import widen
 from support.command_line import run, run_json
@@ -148,3 +149,40 @@ def test_every_limit_applies_to_a_stream(spark: SparkSession, tmp_path: Path) ->
     assert widen.Table(table).version == 0
     assert widen.ingest_stream(str(landing), **start).wait()
     assert widen.Table(table).version == 1
+
+
+WHEN_NEEDED = {"widen.typeWidening": "whenNeeded"}
+
+
+def insert_wider(table: widen.Table, wider: DataFrame) -> None:
+    table.append(wider, merge_schema=True, widening="always")
+
+
+def merge_wider(table: widen.Table, wider: DataFrame) -> None:
+    merge = table.merge(wider, "t.id = s.id", merge_schema=True, widening="always")
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def overwrite_wider(table: widen.Table, wider: DataFrame) -> None:
+    table.overwrite(wider, merge_schema=True, widening="always")
+
+
+def save_wider(table: widen.Table, wider: DataFrame) -> None:
+    widen.register(wider.sparkSession)
+    writer = wider.write.format("widen").mode("append").option("mergeSchema", "true").option("widening", "always")
+    writer.save(table.location)
+
+
+@pytest.mark.parametrize("write", [insert_wider, merge_wider, overwrite_wider, save_wider])
+def test_every_write_brings_the_feature_with_the_first_type_change(
+    spark: SparkSession, tmp_path: Path, write: Callable[[widen.Table, DataFrame], None]
+) -> None:
+    table = widen.create_table(tmp_path / "t", "id int, total int", properties=WHEN_NEEDED)
+    table.append(spark.createDataFrame([(1, 12)], "id int, total int"))
+    assert table.snapshot.protocol.min_reader_version == 1
+    write(table, spark.createDataFrame([(2, 12.5)], "id int, total double"))
+    table.refresh()
+    assert (table.version, columns(table.location)["total"]) == (2, "double")
+    assert "typeWidening" in table.snapshot.protocol.reader_features
+    assert table.properties == dict([ON])
+    assert {(2, 12.5)} <= {(row["id"], row["total"]) for row in table.to_arrow().to_pylist()}

@@ -19,6 +19,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from support.command_line import run
+from widen import ingest
 from widen.table import Table, create_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "readers.md"
@@ -72,8 +73,14 @@ def with_deletions(path: str) -> None:
     Table(path).delete("id = 3")
 
 
+def loaded(path: str) -> None:
+    for number, name in ((1, "a"), (2, "b")):
+        ingest(pa.table({"id": pa.array([number], pa.int32()), "name": [name]}), path)
+
+
 CASES: Mapping[str, Callable[[str], object]] = {
     "a table without features": new_table,
+    "loads of Widen, and no column widened yet": loaded,
     "type widening is on, no column widened yet": lambda path: new_table(path, delta_enableTypeWidening="true"),
     "a column was widened": widened,
     "…after `widen handover --to deltalake`": handed_over,

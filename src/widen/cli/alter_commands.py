@@ -67,13 +67,26 @@ def alter(
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=call.json)
         return
+    turned_on, facts = _turned_on(opened, operations)
     before = opened.version
     session = (
         output.spark_session("it evaluates a rule or a default on the rows")
         if default is not None or nullable is False
         else None
     )
-    report_change(before, opened.change_columns(operations, spark=session), json=call.json)
+    after = opened.change_columns(operations, spark=session)
+    report_change(before, after, json=call.json, done=turned_on, facts=facts)
+
+
+def _turned_on(table: Table, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
+    """Return what a change says if it turns on type widening, as text and for JSON; else nothing."""
+    from widen.evolution.plan import OLDER_READERS, READERS_LOST, TURNED_ON
+    from widen.protocol.table_properties import widens_when_needed
+    from widen.schema.operations import is_type_change
+
+    if not (widens_when_needed(table.properties) and any(map(is_type_change, operations))):
+        return "", NO_FACTS
+    return f"{TURNED_ON}\n    {OLDER_READERS}", {"enablesTypeWidening": True, "readersLost": READERS_LOST}
 
 
 def requested_changes(**options: Any) -> dict[str, Any]:
@@ -118,11 +131,13 @@ def parse_operations(
 def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> None:
     from widen.report import text_format
 
+    turned_on, facts = _turned_on(table, operations)
     if json:
         plan = [operation.to_value() for operation in operations]
-        show_json({"version": table.version, "changed": False, "operations": plan})
+        show_json({"version": table.version, "changed": False, "operations": plan, **facts})
     elif operations:
         show(Text(f"would {text_format.printable(str(operation))}") for operation in operations)
+        show([Text(f"  {turned_on}")] if turned_on else [])
     else:
         show_unchanged(table)
 

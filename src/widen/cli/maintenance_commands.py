@@ -520,6 +520,7 @@ def handover(
         asked = {"location": opened.location, "settings": settings, "version": opened.version}
         proof = None if dry_run else _prove(opened, to, asked)
     facts: dict[str, Any] = {"client": to, "drops": plan.drops, "losses": plan.losses, "unwritable": plan.unwritable}
+    facts |= {"unset": plan.unset} if plan.unset else {}
     if call.json:
         done = {"version": opened.version, "dryRun": dry_run, "pending": pending or None}
         show_json({**facts, **done, **_proof_facts(proof)})
@@ -549,6 +550,9 @@ def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
     as_it_is = f"{plan.client} can read the table as it is: no feature has to be dropped"
     lines = [f"{verb} {name}" for name in plan.drops] or [as_it_is]
     lines += [f"  lost: {loss}" for loss in plan.losses]
+    if plan.unset:
+        tense = "no longer widen" if is_done else "would no longer widen"
+        lines.append(f"  {', '.join(plan.unset)} is unset: loads {tense} columns without --enable-type-widening")
     if plan.unwritable:
         lines.append(f"  {plan.client} reads it, and cannot append: {', '.join(plan.unwritable)}")
     return lines
@@ -558,6 +562,7 @@ def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
     """Drop the features; return what was done, and what has to wait for the history to expire, else an empty text."""
     from widen.protocol.table_features import COLUMN_MAPPING, PROTECTION
 
+    table.unset_properties(plan.unset)
     with progress("reading the footers") as update:
         for name in plan.drops:
             truncates = name == PROTECTION

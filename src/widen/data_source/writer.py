@@ -34,6 +34,7 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_properties
+from widen.schema.alter import changed_configuration, protocol_with
 from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_definition import plan_create_table
@@ -174,8 +175,7 @@ def _actions(plan: WritePlan, base: Snapshot | None, adds: Sequence[Add], txn: T
     actions: list[Action] = [*adds] if txn is None else [txn, *adds]
     if base is None:
         return [plan.table.protocol, plan.table.metadata, *actions]
-    if plan.table.metadata != base.metadata:
-        actions.insert(0, plan.table.metadata)
+    actions[:0] = changed_configuration(base.configuration, plan.table.metadata)
     if plan.is_overwrite:
         now_ms = current_ms()
         actions += [to_remove(file, now_ms, data_change=True) for file in to_adds(base.files())]
@@ -248,7 +248,8 @@ def plan_write(
     else:
         ensure_writable(snapshot.protocol, store.location)
         _ensure_same_layout(options, snapshot)
-        table = TableConfiguration(snapshot.protocol, _grow(options, incoming, snapshot))
+        grown = _grow(options, incoming, snapshot)
+        table = TableConfiguration(protocol_with(snapshot.configuration, grown), grown)
     _ensure_writes_exactly(store.location, table, incoming)
     return WritePlan(
         options=options,

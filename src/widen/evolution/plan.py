@@ -33,6 +33,8 @@ from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
+from widen.protocol.table_features import TYPE_WIDENING
+from widen.schema.feature_removal import readers_without
 from widen.schema.operations import AddColumn, CreateTable, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
 
@@ -379,7 +381,7 @@ class Plan:
             **({"matched": [_value(each) for each in self.matched]} if self.matched else {}),
             **({"readAs": [_value(each) for each in self.read_as]} if self.read_as else {}),
             **({"keyedBy": self.keyed_by} if self.keyed_by else {}),
-            **({"enablesTypeWidening": True} if self.enables_widening else {}),
+            **({"enablesTypeWidening": True, "readersLost": list(READERS_LOST)} if self.enables_widening else {}),
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
             **({"lostSources": self.lost_sources} if self.lost_sources else {}),
             **({"overLimits": list(self.over_limits)} if self.over_limits else {}),
@@ -416,7 +418,12 @@ def _value(item: object) -> Mapping[str, Any]:
 NOTHING = "Nothing to change."
 
 TURNED_ON = "Type widening is turned on with the commit"
-OLDER_READERS = "Clients that do not support the table feature typeWidening refuse the table from then on."
+READERS_LOST = readers_without(TYPE_WIDENING)
+"""The tested readers that refuse a table with type widening."""
+OLDER_READERS = (
+    f"{', '.join(READERS_LOST)} and other readers that do not support the table feature {TYPE_WIDENING} refuse the "
+    "table from then on."
+)
 WOULD_WIDEN = "Type widening is off for this table. If it were on, columns would widen in place"
 HOW_TO_TURN_ON = (
     "To turn it on with the commit: --enable-type-widening (enable_type_widening=True).",

@@ -56,6 +56,7 @@ from widen.model.display import Progress, Step, no_progress
 from widen.model.types import StructType, similarity_key
 from widen.report.table_report import StoppedField
 from widen.schema.operations import WidenType
+from widen.schema.source_metadata import TableFormat
 from widen.sources.file_ranges import is_small
 from widen.sources.listing import SourceFile, ensure_unchanged, explain_changes, unchanged_files
 from widen.spark.engine import is_local, require_spark
@@ -638,10 +639,11 @@ def _find_unmatched(target: IngestTarget, plan: Plan, observed: Observation) -> 
 
 def _with_widening(plan: Plan, target: IngestTarget, observed: Observation) -> Plan:
     """Return the plan with what it says about type widening: that the commit turns it on, or what it would change."""
-    wider = target.with_widening()
+    if target.turns_on_widening(plan):
+        return replace(plan, enables_widening=True)
+    wider = target.with_widening() if target.policy.table_format is TableFormat.DELTA_FIXED else None
     if wider is None:
-        # A policy that turns it on has done so already, when the target was opened.
-        return replace(plan, enables_widening=target.turns_on_widening)
+        return plan
     planned = evolve(wider.schema, observed, wider.policy)
     known = [each for each in plan.operations if isinstance(each, WidenType)]
     found = (each for each in planned.operations if isinstance(each, WidenType) and each not in known)

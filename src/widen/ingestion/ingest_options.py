@@ -194,9 +194,9 @@ class GrowthOptions(NumberOptions, total=False):
     enable_type_widening: Annotated[bool | None, Option(
         "Whether to turn on type widening with the commit, for an existing Delta table without it, and the feature "
         "``timestampNtz`` if a new column has times without a time zone. Clients without these table features then "
-        "refuse the table. Tables that an ingestion creates in mode ``widen`` have it, and Iceberg tables need no "
-        "switch.",
-        help="Turn on type widening with the commit, for an existing Delta table without it, and timestampNtz for "
+        "refuse the table. A new table gets it at once; without the option, a table that an ingestion creates in mode "
+        "``widen`` gets it with its first type change. Iceberg tables need no switch.",
+        help="Turn on type widening with the commit, for a Delta table without it, and timestampNtz for "
         "times without a time zone. Clients without these table features then refuse the table.")]
     config: Annotated[str | PathLike[str] | None, Option(
         "A TOML file with settings of the schema; arguments override it.",

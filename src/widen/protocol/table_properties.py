@@ -23,6 +23,11 @@ ENABLE_IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
 TIMESTAMPS_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 TIMESTAMPS_SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
 ENABLE_TYPE_WIDENING = "delta.enableTypeWidening"
+TYPE_WIDENING_INTENT, WHEN_NEEDED = "widen.typeWidening", "whenNeeded"
+"""The property, and its value, of a table whose first type change turns on type widening.
+
+Until then its protocol lists no feature for it, so that clients without the feature can read the table.
+"""
 ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
 MATERIALIZE_PARTITIONS = "delta.enableMaterializePartitionColumnsFeature"
 WRITE_PARTITIONS = "delta.writePartitionColumnsToParquet"
@@ -153,6 +158,7 @@ VALUES: Mapping[str, AllowedValues] = {
     "delta.minReaderVersion": AllowedValues("[1-3]", "Must be 1, 2 or 3."),
     "delta.minWriterVersion": AllowedValues("[1-7]", "Must be an integer from 1 to 7."),
     "delta.parquet.format.version": AllowedValues(r"1\.0\.0", "Must be 1.0.0, the only version that Widen writes."),
+    TYPE_WIDENING_INTENT: AllowedValues(WHEN_NEEDED, f"Must be {WHEN_NEEDED}."),
     "delta.randomPrefixLength": _integer(1),
     "delta.requireCheckpointProtectionBeforeVersion": _integer(0, 64),
     TIMESTAMPS_SINCE_MS: _integer(0, 64),
@@ -204,6 +210,23 @@ def canonical_keys(keys: Iterable[str]) -> list[str]:
 def is_on(properties: Mapping[str, str], key: str) -> bool:
     """Return whether a boolean property is true; the key must be spelled as it is stored."""
     return properties.get(key, "").lower() == "true"
+
+
+def widens_when_needed(properties: Mapping[str, str]) -> bool:
+    """Return whether the first type change of a table turns on type widening.
+
+    A table that sets ``delta.enableTypeWidening``, even to false, has decided already.
+    """
+    return properties.get(TYPE_WIDENING_INTENT) == WHEN_NEEDED and ENABLE_TYPE_WIDENING not in properties
+
+
+def with_type_widening(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with type widening enabled, in place of the intent.
+
+    The intent does not stay: a table whose feature is dropped later must not get it again with the next type change.
+    """
+    others = {key: text for key, text in properties.items() if key != TYPE_WIDENING_INTENT}
+    return {**others, ENABLE_TYPE_WIDENING: "true"}
 
 
 # Durations in table properties: ``interval 30 days``, ``2 weeks``, ``INTERVAL 1 day 12 hours``.

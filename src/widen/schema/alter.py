@@ -50,12 +50,19 @@ from widen.protocol.column_metadata import (
     without_limits,
 )
 from widen.protocol.file_statistics import STATS_COLUMNS, named_columns
+from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import (
     TYPE_WIDENING_PREVIEW,
     missing_type_features,
     require_feature,
+    required_features,
     supported_features,
     with_features,
+)
+from widen.protocol.table_properties import (
+    ENABLE_TYPE_WIDENING,
+    widens_when_needed,
+    with_type_widening,
 )
 from widen.protocol.type_widening import record_type_changes
 from widen.schema import operations as op
@@ -311,7 +318,7 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
         return None
     ensure_type_widening_supported(state)
     joining = missing_type_features(state.protocol, now.schema, joining=True)
-    protocol = with_features(state.protocol, added_features(done).union(joining))
+    protocol = with_features(protocol_with(state, now.metadata), added_features(done).union(joining))
     actions: tuple[Metadata | Protocol, ...] = (now.metadata,)
     if supported_features(protocol) != supported_features(state.protocol):
         actions = (now.metadata, protocol)
@@ -401,6 +408,8 @@ def _is_same(before: TableState, after: TableState) -> bool:
 def with_operations(state: TableState, operations: Sequence[Operation], *, adds_features: bool = False) -> Metadata:
     """Return the metadata after operations, with type changes recorded and column ids assigned.
 
+    If the table widens when needed, its first type change turns on type widening. `protocol_with` has the protocol.
+
     Args:
         operations: The operations in order. The caller has checked them.
         adds_features: Whether the caller adds the features that join a table with a new column.
@@ -418,9 +427,33 @@ def with_operations(state: TableState, operations: Sequence[Operation], *, adds_
         for step in steps:
             metadata = _update_dependents(metadata, before, step)
         changed = apply_operations(before, steps)
-        changed = changed if changes_names else record_type_changes(before, changed, version)
+        recorded = changed if changes_names else record_type_changes(before, changed, version)
+        if widens_when_needed(metadata.configuration) and recorded != changed:
+            metadata = _with_properties(metadata, with_type_widening(metadata.configuration))
+        changed = recorded
     ensure_types(state, changed, adds_features=adds_features)
     return with_schema(replace(state, metadata=metadata), changed)
+
+
+def protocol_with(before: TableConfiguration, metadata: Metadata) -> Protocol:
+    """Return the protocol of a table after its metadata change: the same, or with the feature of type widening.
+
+    Args:
+        metadata: The new metadata. Only its first type change may have enabled a feature.
+
+    Source: PROTOCOL.md#writer-requirements-for-type-widening
+    """
+    if not widens_when_needed(before.properties) or widens_when_needed(metadata.configuration):
+        return before.protocol
+    enabled = {key: text for key, text in metadata.configuration.items() if key == ENABLE_TYPE_WIDENING}
+    return with_features(before.protocol, required_features(enabled, supported=supported_features(before.protocol)))
+
+
+def changed_configuration(before: TableConfiguration, metadata: Metadata) -> list[Metadata | Protocol]:
+    """Return the actions that give a table other metadata: none if they are the same, else with their protocol."""
+    protocol = protocol_with(before, metadata)
+    pairs = ((metadata, before.metadata), (protocol, before.protocol))
+    return [new for new, old in pairs if new != old]
 
 
 def with_schema(state: TableState, schema: StructType) -> Metadata:

@@ -72,7 +72,13 @@ from widen.protocol.column_metadata import (
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.protocol.iceberg_compat import type_change_compat
 from widen.protocol.table_features import TYPE_WIDENING, TYPE_WIDENING_PREVIEW
-from widen.protocol.table_properties import CONSTRAINT_PREFIX, ENABLE_CHANGE_DATA_FEED, ENABLE_TYPE_WIDENING, is_on
+from widen.protocol.table_properties import (
+    CONSTRAINT_PREFIX,
+    ENABLE_CHANGE_DATA_FEED,
+    ENABLE_TYPE_WIDENING,
+    is_on,
+    widens_when_needed,
+)
 from widen.protocol.type_widening import is_iceberg_compatible, is_widening
 from widen.schema import operations as op
 from widen.schema.operations import (
@@ -461,13 +467,13 @@ _ENABLE_WIDENING = (
 _NEW_COLUMN = "Write the values to a new column instead."
 
 
-def is_type_widening_enabled(state: TableState) -> bool:
-    """Return whether type widening is enabled.
+def allows_type_widening(state: TableState) -> bool:
+    """Return whether types may widen: type widening is enabled, or the first type change enables it.
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
     ensure_type_widening_supported(state)
-    return is_on(state.properties, ENABLE_TYPE_WIDENING)
+    return is_on(state.properties, ENABLE_TYPE_WIDENING) or widens_when_needed(state.properties)
 
 
 def ensure_type_widening_supported(state: TableState) -> None:
@@ -488,7 +494,7 @@ def table_format_of(state: TableState) -> TableFormat:
 
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
-    if not is_type_widening_enabled(state):
+    if not allows_type_widening(state):
         return TableFormat.DELTA_FIXED
     is_guarded = iceberg_compat.type_change_compat(state) is not None
     return TableFormat.DELTA_ICEBERG_COMPAT if is_guarded else TableFormat.DELTA
@@ -536,7 +542,7 @@ def type_change_objections(state: TableState, old: DataType, new: DataType) -> I
         return
     if not is_widening(old, new):
         yield "type widening does not support this change", _NEW_COLUMN
-    if not is_type_widening_enabled(state):
+    if not allows_type_widening(state):
         yield "type widening is not enabled for this table", _ENABLE_WIDENING
     compat = type_change_compat(state)
     if compat is not None and not is_iceberg_compatible(old, new):

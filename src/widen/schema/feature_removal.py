@@ -63,9 +63,11 @@ from widen.protocol.table_properties import (
     MATERIALIZE_PARTITIONS,
     TIMESTAMPS_SINCE_MS,
     TIMESTAMPS_SINCE_VERSION,
+    TYPE_WIDENING_INTENT,
     V2,
     is_on,
     is_property,
+    widens_when_needed,
 )
 from widen.protocol.type_widening import TYPE_CHANGES, has_type_changes, strip_type_changes
 from widen.schema.source_metadata import FORBIDDEN
@@ -140,7 +142,7 @@ def _writes_sidecars(metadata: Metadata) -> bool:
 def _widening(name: str) -> RemovableFeature:
     return RemovableFeature(
         name=name,
-        unset=(ENABLE_TYPE_WIDENING,),
+        unset=(ENABLE_TYPE_WIDENING, TYPE_WIDENING_INTENT),
         stored=Stored.OLD_TYPES,
         keeps_history=True,
         is_trace=_has_type_changes,
@@ -278,6 +280,12 @@ def disable_feature(state: TableState, row: RemovableFeature) -> MetadataChange 
     return plan_unset_properties(state, [key for key in row.unset if key in state.properties])
 
 
+def without_intent(state: TableState) -> MetadataChange | None:
+    """Return the commit after which type changes do not turn on type widening; None if they would not anyway."""
+    is_there = widens_when_needed(state.properties) and not state.supports(TYPE_WIDENING)
+    return plan_unset_properties(state, [TYPE_WIDENING_INTENT]) if is_there else None
+
+
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
     """Return the commit that removes the type history from the schema; None without a type history.
 
@@ -362,6 +370,11 @@ and so `to_pandas`, refuses them, or, with the old protocol versions (2, 5), ret
 """
 
 
+def readers_without(feature: str) -> tuple[str, ...]:
+    """Return the tested clients that refuse a table with a feature."""
+    return tuple(name for name, client in CLIENTS.items() if feature in client.unreadable)
+
+
 @dataclass(frozen=True, slots=True)
 class HandoverPlan:
     """What a handover does.
@@ -369,12 +382,14 @@ class HandoverPlan:
     Args:
         drops: The features to drop, in order.
         unwritable: The remaining features that keep the client from appending.
+        unset: The properties to remove because a later load would use them to add such a feature.
     """
 
     client: str
     drops: tuple[str, ...]
     unwritable: tuple[str, ...]
     losses: tuple[str, ...]
+    unset: tuple[str, ...] = ()
 
     def until(self, feature: str) -> HandoverPlan:
         """Return what was done of the plan if it had to stop before a feature."""
@@ -414,7 +429,9 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     protects = any(REMOVABLE_FEATURES[name].keeps_history for name in drops) or PROTECTION in present
     drops += [PROTECTION] if appends and protects else []
     left = (present - set(drops)) & limits.unwritable | ({PROTECTION} if protects and not appends else set())
-    return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)))
+    is_next = TYPE_WIDENING in limits.unreadable and widens_when_needed(state.properties)
+    unset = (TYPE_WIDENING_INTENT,) if is_next else ()
+    return HandoverPlan(client, tuple(drops), tuple(sorted(left)), tuple(_losses(drops)), unset)
 
 
 def _is_needed(state: TableState, name: str, disturbing: frozenset[str]) -> bool:

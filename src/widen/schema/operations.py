@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from widen.errors import AmbiguousReplacement, ColumnNotFound
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.schema_json import field_to_value, type_to_value
-from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key, quote_name
+from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, name_key, quote_name
 
 # The position of a field in its struct: first, last, or after another field.
 #
@@ -422,6 +422,11 @@ def added_features(operations: Iterable[Operation]) -> set[str]:
     """Return the table features that operations add to the protocol."""
     features = (REQUIREMENTS[type(operation)].feature for operation in operations)
     return {feature for feature in features if feature is not None}
+
+
+def is_type_change(operation: Operation) -> bool:
+    """Return whether an operation is a type widening. A void column that gets a type is not."""
+    return isinstance(operation, WidenType) and operation.old != VOID
 
 
 def row_checks(operations: Iterable[Operation]) -> list[Operation]:

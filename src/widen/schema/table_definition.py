@@ -43,9 +43,11 @@ from widen.protocol.table_properties import (
     DEFAULTS,
     DELETED_FILE_RETENTION,
     ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_TYPE_WIDENING,
     LOG_RETENTION,
     TIMESTAMPS_SINCE_MS,
     TIMESTAMPS_SINCE_VERSION,
+    TYPE_WIDENING_INTENT,
     canonical_keys,
     canonical_properties,
     duration_ms,
@@ -158,7 +160,10 @@ def plan_set_properties(state: TableState, properties: Mapping[str, str]) -> Met
     ensure_statistics_columns(state.schema, state.metadata.partition_columns, given)
     stored = stored_properties(given)
     description = stored.pop(DESCRIPTION, state.metadata.description)
-    configuration = with_tracking_columns({**state.properties, **stored})
+    kept = state.properties
+    if ENABLE_TYPE_WIDENING in given:  # decided, so that the intent is over
+        kept = {key: text for key, text in kept.items() if key != TYPE_WIDENING_INTENT}
+    configuration = with_tracking_columns({**kept, **stored})
     if stored.keys() & {LOG_RETENTION, DELETED_FILE_RETENTION}:
         ensure_retention(configuration)
     metadata = msgspec.structs.replace(state.metadata, configuration=configuration, description=description)

@@ -59,7 +59,7 @@ from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, Remove, Txn
 from widen.protocol.deletion_vectors import locate_vector
 from widen.protocol.table_configuration import protected_before
-from widen.protocol.table_features import PROTECTION
+from widen.protocol.table_features import PROTECTION, TYPE_WIDENING
 from widen.protocol.table_properties import (
     LOG_RETENTION,
     TARGET_BYTES,
@@ -105,6 +105,9 @@ class MaintenanceMixin(PropertyChangesMixin):
         expired: with ``truncate_history`` this takes two calls, more than
         ``delta.dropFeatureTruncateHistory.retentionDuration`` (24 hours) apart. Steps that are committed before an
         error stay committed, and the call can be repeated.
+
+        A table that ingestion created and that never widened does not have ``typeWidening`` yet. It then only forgets
+        that its first type change turns the feature on.
 
         Args:
             name: The feature, e.g. ``typeWidening`` or ``typeWidening-preview``; each is dropped separately.
@@ -408,6 +411,10 @@ class FeatureRemoval:
         Raises:
             DropPendingRetention: the newest version no longer uses the feature, but the history has not expired.
         """
+        if self.name == TYPE_WIDENING:
+            forgotten = _commit_plan(self.store, lambda: open_snapshot(self.store), feature_removal.without_intent)
+            if forgotten is not None:
+                return forgotten
         row = self._row(open_snapshot(self.store))
         if row.name == PROTECTION:
             self._truncate_protected()

@@ -17,7 +17,7 @@ from widen.model.column_path import Path, format_path
 from widen.protocol.actions import Metadata
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
-from widen.schema.alter import AnyPath, parse_drops, to_path
+from widen.schema.alter import AnyPath, changed_configuration, parse_drops, to_path
 from widen.schema.growth import ensure_consistent, grow_schema, schema_change_options, with_new_schema
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, with_used_values
@@ -284,7 +284,7 @@ class RowChangesMixin(TableVersion):
         metadata: Metadata | None = None,
     ) -> TableChange[Self]:
         """Commit a change, with its metadata if that changed; delete the written files if the commit fails."""
-        grown = [] if metadata is None or metadata == self.metadata else [metadata]
+        grown = [] if metadata is None else changed_configuration(self._state, metadata)
         if outcome.is_empty and not grown:
             return TableChange(self, operation, self.version, {})
         store, actions = self._store, [*grown, *outcome.actions]

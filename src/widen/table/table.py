@@ -28,7 +28,7 @@ from widen.protocol.column_metadata import has_expressions
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable
 from widen.protocol.table_properties import canonical_properties
-from widen.schema.alter import AnyPath, to_path
+from widen.schema.alter import AnyPath, changed_configuration, to_path
 from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, schema_change_options
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, plan_create_table
@@ -202,7 +202,7 @@ class ReadAndAppendMixin(TableVersion):
             staged.add_files(self._store, adds)
             identities = [field.name for field in missing_identities(frame, state.schema)]
             metadata = advance_identities(table, identities, adds)
-            actions: list[Action] = [*([] if metadata == state.metadata else [metadata]), *adds]
+            actions: list[Action] = [*changed_configuration(state, metadata), *adds]
             metrics.update(write_metrics(adds))
             return commit(self._store, self._snapshot, actions, WRITE, parameters, metrics=metrics, staged=staged)
 

@@ -92,15 +92,21 @@ from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, count_written_rows, split_paths
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, ensure_writable, missing_type_features, supported_features
-from widen.protocol.table_properties import ENABLE_TYPE_WIDENING
+from widen.protocol.table_properties import (
+    ENABLE_TYPE_WIDENING,
+    TYPE_WIDENING_INTENT,
+    WHEN_NEEDED,
+    is_on,
+    widens_when_needed,
+)
 from widen.report.table_report import StoppedField
-from widen.schema.alter import DROP_COLUMNS, with_operations
+from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
+from widen.schema.operations import is_type_change
 from widen.schema.source_metadata import (
     COMMENT,
     CORRUPT,
-    TableFormat,
     has_sources,
     restore_sources,
     role_field,
@@ -150,9 +156,13 @@ _ALLOW_FEATURES = (
 )
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
-    Mode.WIDEN: {ENABLE_TYPE_WIDENING: "true"}
+    Mode.WIDEN: {TYPE_WIDENING_INTENT: WHEN_NEEDED}
 }
-"""The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win."""
+"""The properties of a table that an ingestion creates, by the mode of its first interval; session defaults win.
+
+This and `plan_create_table` decide the protocol of a new table. It lists only features that the first rows use: every
+feature keeps away readers that do not support it.
+"""
 
 _TXN_RETENTION = "delta.setTransactionRetentionDuration"
 
@@ -199,12 +209,13 @@ class DeltaTarget(IngestTarget):
     def dropped_columns(self) -> Mapping[Path, str]:
         return {} if self.snapshot is None else _dropped_columns(self.snapshot)
 
-    @property
-    def turns_on_widening(self) -> bool:
-        return self.widening is not None
+    def turns_on_widening(self, plan: Plan) -> bool:
+        if self.snapshot is None or self.widening is not None:
+            return self.widening is not None
+        return widens_when_needed(self.snapshot.properties) and any(map(is_type_change, plan.operations))
 
     def with_widening(self) -> DeltaTarget | None:
-        if self.snapshot is None or self.policy.table_format is not TableFormat.DELTA_FIXED:
+        if self.snapshot is None or is_on(self.snapshot.properties, ENABLE_TYPE_WIDENING):
             return None
         state = to_table_state(self.snapshot)
         change = plan_set_properties(state, {ENABLE_TYPE_WIDENING: "true"})
@@ -220,8 +231,10 @@ class DeltaTarget(IngestTarget):
         """Return the table as a plan changes it. With column mapping, each draft creates new physical names."""
         if self.snapshot is None:
             now_ms = current_ms()
-            mode = Mode.WIDEN if self.policy.enables_widening else self.policy.mode
-            properties = {**NEW_PROPERTIES[mode], **default_properties(find_active())}
+            wished = (
+                {ENABLE_TYPE_WIDENING: "true"} if self.policy.enables_widening else NEW_PROPERTIES[self.policy.mode]
+            )
+            properties = {**wished, **default_properties(find_active())}
             created = plan_create_table(plan.schema, (), properties, now_ms)
             table = TableConfiguration(created.table.protocol, self._with_privacy(created.table.metadata, plan))
             return DeltaDraft(self, table, created.actions)
@@ -233,6 +246,7 @@ class DeltaTarget(IngestTarget):
             metadata = state.metadata
             ensure_types_unreferenced(state, plan.operations)
             metadata = with_operations(state, plan.operations)
+            state = replace(state, protocol=protocol_with(state, metadata))
         metadata = self._with_privacy(_with_sources(metadata, plan.schema), plan)
         pairs = ((metadata, self.logged_metadata), (state.protocol, before.protocol))
         actions = tuple(new for new, old in pairs if new != old)

@@ -323,8 +323,7 @@ class IcebergTarget(IngestTarget):
             dropped |= dict.fromkeys(gone, f"schema {after}")
         return dropped
 
-    @property
-    def turns_on_widening(self) -> bool:
+    def turns_on_widening(self, plan: Plan) -> bool:
         return False
 
     def with_widening(self) -> None:

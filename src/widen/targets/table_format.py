@@ -202,9 +202,8 @@ class IngestTarget(Protocol):
     def dropped_columns(self) -> Mapping[Path, str]:
         """Return the columns that the history shows as dropped, and what dropped them last."""
 
-    @property
-    def turns_on_widening(self) -> bool:
-        """Whether a commit to this target turns on type widening."""
+    def turns_on_widening(self, plan: Plan) -> bool:
+        """Return whether the commit of a plan turns on type widening."""
 
     @property
     def lost_sources(self) -> str:

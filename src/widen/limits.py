@@ -57,6 +57,9 @@ EQUALITY_BYTES = 256 * 2**20
 DRIVER_FOOTERS = 64
 """The maximum number of footers that the driver reads to learn types and bounds; the executors read more."""
 
+REPAIRED_FILES = 100_000
+"""The maximum number of files whose bounds the commit that widens a column makes exact: each takes a line."""
+
 DRIVER_SCHEMAS = 256
 """The maximum number of footers that the driver reads to find columns by their ids; the executors read more."""
 

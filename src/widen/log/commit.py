@@ -47,6 +47,7 @@ from widen.log.commit_outcome import (
     several_commits,
 )
 from widen.log.conflict import ReadSet, Transaction, WinningCommit, find_conflict
+from widen.log.exact_bounds import exact_float_adds, exact_floats, widened_floats, without_named
 from widen.log.log_segment import (
     commit_path,
     list_log,
@@ -57,6 +58,7 @@ from widen.log.log_segment import (
 )
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.column_path import Path
 from widen.model.display import record_commit
 from widen.model.schema_json import from_json
 from widen.protocol.actions import Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, encode_lines
@@ -184,21 +186,28 @@ class _CommitAttempt:
         ours: The transaction, with the configuration of the previous version.
         row_ids: The highest assigned row id, if the table tracks rows.
         earlier_ms: The in-commit timestamp of the previous version, if it has one.
+        floats: The columns that the transaction widens from float to double, by physical path.
     """
 
     version: int
     ours: Transaction
     row_ids: int
     earlier_ms: int | None
+    floats: tuple[Path, ...] = ()
 
     def after(self, winner: WinningCommit) -> _CommitAttempt:
         """Return the attempt for the version after a winning commit."""
         table = TableConfiguration(winner.protocol or self.before.protocol, winner.metadata or self.before.metadata)
-        ours = replace(self.ours, table=table, actions=tuple(_renumber(each, winner.version) for each in self.actions))
+        actions = [_renumber(each, winner.version) for each in self.actions]
+        if self.floats:
+            named = [action for line in winner.lines for action in (line.add, line.remove) if action is not None]
+            added = (action for action in named if isinstance(action, Add))
+            actions = [*without_named(actions, named), *exact_floats(added, self.floats)]
+        ours = replace(self.ours, table=table, actions=tuple(actions))
         info = winner.lines[0].commit_info or {} if winner.lines else {}
         earlier_ms = info.get(IN_COMMIT_TIMESTAMP, self.earlier_ms)
         row_ids = high_water_mark(winner.domains.get(ROW_TRACKING_DOMAIN), self.row_ids)
-        return _CommitAttempt(winner.version + 1, ours, row_ids, earlier_ms)
+        return replace(self, version=winner.version + 1, ours=ours, row_ids=row_ids, earlier_ms=earlier_ms)
 
     @property
     def before(self) -> TableConfiguration:
@@ -285,11 +294,13 @@ _ENGINE = _engine()
 
 def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Action], reads: ReadSet) -> _CommitAttempt:
     if base is not None:
-        ours = Transaction(base.configuration, tuple(actions), reads)
+        floats = widened_floats(base.configuration, actions)
+        repaired = exact_float_adds(base, floats, actions) if floats else []
+        ours = Transaction(base.configuration, (*actions, *repaired), reads)
         earlier_ms = base.timestamp_ms if is_on(base.properties, ENABLE_IN_COMMIT_TIMESTAMPS) else None
         tracks = base.configuration.supports("rowTracking")
         row_ids = high_water_mark(base.domains.get(ROW_TRACKING_DOMAIN), -1) if tracks else -1
-        return _CommitAttempt(base.version + 1, ours, row_ids, earlier_ms)
+        return _CommitAttempt(base.version + 1, ours, row_ids, earlier_ms, floats)
     protocol = next((action for action in actions if isinstance(action, Protocol)), None)
     metadata = next((action for action in actions if isinstance(action, Metadata)), None)
     if protocol is None or metadata is None:

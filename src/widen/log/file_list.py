@@ -429,7 +429,7 @@ class _Evaluation:
         self._rows, self._selection = rows, selection
         stored = [each for each in conditions if not _is_partition(each, selection)]
         types = {selection.to_physical(each.path): _FORMS[str(each.type)][0] for each in stored}
-        self._stats = _decode(rows["stats"], types) if types else None
+        self._stats = decode_statistics(rows["stats"], types) if types else None
 
     def can_be(self, predicate: Predicate, *, truth: bool) -> pa.Array:
         """Return for each file whether the predicate may be ``truth`` for some row."""
@@ -524,7 +524,7 @@ _OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar], pa.Array]] = 
 """By operator: whether a value between two bounds may fulfil it."""
 
 
-def _decode(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArray:
+def decode_statistics(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArray:
     """Return statistics as structs with the leaves of some columns.
 
     Args:

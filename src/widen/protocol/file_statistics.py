@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -372,6 +372,27 @@ def with_loose_bounds(text: str | None, rows: int) -> str:
     Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
     """
     return _encoder.encode({**_decode(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
+
+
+def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any], Any]) -> str | None:
+    """Return the statistics of a file with changed bounds of some columns; the same text if no bound changes.
+
+    Args:
+        text: The statistics in the log, or None.
+        paths: The physical paths of the columns, through structs only.
+        change: Returns the new bound for an old one: a number, or whatever else the log has there.
+    """
+    value, is_changed = _decode(text), False
+    for key in (MIN_VALUES, MAX_VALUES):
+        for path in paths:
+            struct = value_at(value.get(key), path[:-1])
+            if isinstance(struct, dict) and path[-1] in struct:
+                old = struct[path[-1]]
+                old = float(old) if isinstance(old, Decimal) else old
+                new = change(old)
+                if new != old:
+                    struct[path[-1]], is_changed = new, True
+    return _encoder.encode(value).decode() if is_changed else text
 
 
 def _put(target: dict[str, Any], path: Path, value: Any) -> None:

@@ -1,0 +1,114 @@
+"""Bounds of float columns that become double: made exact in the commit that widens them.
+
+Delta Lake for Spark writes the bounds of a float as short decimal texts, e.g. ``0.1`` for 0.10000000149011612. As
+bounds of a float they are exact. As bounds of a double they are not: readers that compare them without a margin then
+skip a file for ``v > 0.1``, though the value is above 0.1. So the files are added again, without data changes, with
+the bounds that their floats have as doubles. No file is read: the value of a float is the float nearest to its text.
+
+Source: PROTOCOL.md#per-file-statistics; Delta Lake for Spark and DuckDB's extension delta, which lose such rows
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from widen.limits import REPAIRED_FILES
+from widen.log.file_list import canonical_path, decode_statistics, to_adds
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, leaves
+from widen.model.lazy_module import import_lazily
+from widen.model.types import DOUBLE, FLOAT
+from widen.protocol.actions import Action, Add, Metadata, Remove
+from widen.protocol.file_statistics import MAX_VALUES, MIN_VALUES, change_bounds
+from widen.protocol.table_configuration import TableConfiguration
+
+pc = import_lazily("pyarrow.compute")
+_log = logging.getLogger(__name__)
+
+
+def widened_floats(before: TableConfiguration, actions: Iterable[Action]) -> tuple[Path, ...]:
+    """Return the physical paths of the columns that a commit widens from float to double."""
+    metadata = next((action for action in actions if isinstance(action, Metadata)), None)
+    if metadata is None or '"float"' not in before.metadata.schema_string:
+        return ()
+    after = dict(leaves(TableConfiguration(before.protocol, metadata).physical_schema))
+    found = leaves(before.physical_schema)
+    return tuple(path for path, leaf in found if leaf == FLOAT and after.get(path) == DOUBLE)
+
+
+def exact_float_adds(base: Snapshot, paths: Collection[Path], actions: Iterable[Action]) -> list[Add]:
+    """Return the files whose bounds of some columns are not exact, to be added again with exact ones.
+
+    Too many files are left as they are, with a warning: the commit must stay a small one.
+
+    Args:
+        paths: The physical paths of columns that every file has as floats.
+        actions: What else the commit does; the files that it names are left out.
+    """
+    named = {canonical_path(action.path) for action in actions if isinstance(action, (Add, Remove))}
+    files = base.files()
+    chosen = pa.Table.from_batches([_inexact_files(batch, paths) for batch in files.to_batches()], files.schema)
+    if chosen.num_rows > REPAIRED_FILES:
+        _log.warning(
+            "%s: the bounds of %d files in the log are not exact for %s, which other readers need to find every row. "
+            "Run `widen rewrite %s --statistics`.",
+            *(base.location, chosen.num_rows, ", ".join(".".join(path) for path in paths), base.location),
+        )
+        return []
+    return exact_floats((add for add in to_adds(chosen) if canonical_path(add.path) not in named), paths)
+
+
+def exact_floats(adds: Iterable[Add], paths: Collection[Path]) -> list[Add]:
+    """Return the files whose bounds of some columns are not exact, each with exact ones and without data changes."""
+    changed = []
+    for add in adds:
+        stats = change_bounds(add.stats, paths, _nearest_float)
+        if stats != add.stats:
+            changed.append(msgspec.structs.replace(add, stats=stats, data_change=False))
+    return changed
+
+
+def without_named(ours: Sequence[Action], theirs: Iterable[Action]) -> list[Action]:
+    """Return our actions without the files added again that another commit has added or removed meanwhile.
+
+    To add such a file again would bring back rows, or undo the change of the other commit.
+    """
+    named = {canonical_path(action.path) for action in theirs if isinstance(action, (Add, Remove))}
+    removed = {canonical_path(action.path) for action in ours if isinstance(action, Remove)}
+    return [
+        action
+        for action in ours
+        if not isinstance(action, Add) or action.data_change or canonical_path(action.path) not in named - removed
+    ]
+
+
+def _inexact_files(rows: pa.RecordBatch, paths: Collection[Path]) -> pa.RecordBatch:
+    """Return the rows of a file list whose bounds may not be exact floats."""
+    try:
+        stats = decode_statistics(rows["stats"], dict.fromkeys(paths, pa.float64()))
+    except pa.ArrowException:  # statistics that Arrow does not decode are looked at one by one
+        return rows
+    mask = pa.repeat(False, rows.num_rows)
+    for key in (MIN_VALUES, MAX_VALUES):
+        for path in paths:
+            bound = pc.struct_field(stats, [key, *path])
+            nearest = pc.cast(pc.cast(bound, pa.float32(), safe=False), pa.float64())
+            mask = pc.or_(mask, pc.fill_null(pc.not_equal(bound, nearest), False))
+    return rows.filter(mask)
+
+
+def _nearest_float(value: Any) -> Any:
+    """Return the float nearest to a bound, as a double; anything that is not a finite number stays as it is."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > _GREATEST:
+        return value
+    return struct.unpack("f", struct.pack("f", value))[0]
+
+
+_GREATEST = 3.4028235e38
+"""The text of the greatest float, which is slightly above its value."""

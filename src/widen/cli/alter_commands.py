@@ -74,8 +74,8 @@ def alter(
         if default is not None or nullable is False
         else None
     )
-    after = opened.change_columns(operations, spark=session)
-    report_change(before, after, json=call.json, done=turned_on, facts=facts)
+    changed = opened.change_columns(operations, spark=session)
+    report_change(before, changed, json=call.json, done=turned_on, facts=facts)
 
 
 def _turned_on(table: Table, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:

@@ -45,12 +45,19 @@ def rewrite(
     clear_history: Annotated[
         bool, typer.Option("--clear-history", help="Also remove the type history, which no file needs afterwards.")
     ] = False,
+    statistics: Annotated[
+        bool,
+        typer.Option("--statistics", help="Rewrite no file; replace bounds in the log that the footers contradict."),
+    ] = False,
 ) -> None:
     """Rewrite the files that still have old types. Other files stay as they are."""
     from widen.table import Table
 
     opened = Table(table, call.storage)
     before = opened.version
+    if statistics:
+        _repair_statistics(opened, clear_history=clear_history, json=call.json)
+        return
     with progress("reading the footers") as update:
         opened.rewrite(clear_history=clear_history, spark=session_for(opened, update))
     files, size_bytes = _count_rewritten(opened, before)
@@ -61,6 +68,21 @@ def rewrite(
         show([Text(f"rewrote {files_text(files, size_bytes)}: version {opened.version}")])
     else:
         report_change(before, opened, json=False)
+
+
+def _repair_statistics(table: Table, *, clear_history: bool, json: bool) -> None:
+    from widen.report.text_format import count_noun
+
+    before = table.version
+    with progress("reading the footers"):
+        change = table.rewrite(clear_history=clear_history, statistics=True)
+    files, changed = change.metrics.get("numRepairedFiles", 0), table.version > before
+    if json:
+        show_json({"version": table.version, "changed": changed, "repairedFiles": files})
+    elif files:
+        show([Text(f"replaced the bounds of {count_noun(files, 'file')} in the log: version {table.version}")])
+    else:
+        show_unchanged(table)
 
 
 def _count_rewritten(table: Table, before: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,11 +25,13 @@ from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DOUBLE, FLOAT
 from widen.protocol.actions import Action, Add, Metadata, Remove
-from widen.protocol.file_statistics import MAX_VALUES, MIN_VALUES, change_bounds
+from widen.protocol.file_statistics import MAX_EXACT_DIGITS, MAX_VALUES, MIN_VALUES, change_bounds
 from widen.protocol.table_configuration import TableConfiguration
 
 pc = import_lazily("pyarrow.compute")
 _log = logging.getLogger(__name__)
+
+NO_DECIMALS: Mapping[Path, int] = {}
 
 
 def widened_floats(before: TableConfiguration, actions: Iterable[Action]) -> tuple[Path, ...]:
@@ -53,7 +55,7 @@ def exact_float_adds(base: Snapshot, paths: Collection[Path], actions: Iterable[
     """
     named = {canonical_path(action.path) for action in actions if isinstance(action, (Add, Remove))}
     files = base.files()
-    chosen = pa.Table.from_batches([_inexact_files(batch, paths) for batch in files.to_batches()], files.schema)
+    chosen = pa.Table.from_batches([find_inexact(batch, paths) for batch in files.to_batches()], files.schema)
     if chosen.num_rows > REPAIRED_FILES:
         _log.warning(
             "%s: the bounds of %d files in the log are not exact for %s, which other readers need to find every row. "
@@ -88,18 +90,28 @@ def without_named(ours: Sequence[Action], theirs: Iterable[Action]) -> list[Acti
     ]
 
 
-def _inexact_files(rows: pa.RecordBatch, paths: Collection[Path]) -> pa.RecordBatch:
-    """Return the rows of a file list whose bounds may not be exact floats."""
+def find_inexact(
+    rows: pa.RecordBatch, floats: Collection[Path], decimals: Mapping[Path, int] = NO_DECIMALS
+) -> pa.RecordBatch:
+    """Return the rows of a file list with a bound that is not exactly a float, or a decimal longer than a double.
+
+    Args:
+        floats: The physical paths of columns with floats.
+        decimals: The scales of columns with decimals, by physical path.
+    """
     try:
-        stats = decode_statistics(rows["stats"], dict.fromkeys(paths, pa.float64()))
+        stats = decode_statistics(rows["stats"], dict.fromkeys((*floats, *decimals), pa.float64()))
     except pa.ArrowException:  # statistics that Arrow does not decode are looked at one by one
         return rows
     mask = pa.repeat(False, rows.num_rows)
     for key in (MIN_VALUES, MAX_VALUES):
-        for path in paths:
+        for path in floats:
             bound = pc.struct_field(stats, [key, *path])
             nearest = pc.cast(pc.cast(bound, pa.float32(), safe=False), pa.float64())
             mask = pc.or_(mask, pc.fill_null(pc.not_equal(bound, nearest), False))
+        for path, scale in decimals.items():
+            bound = pc.abs(pc.struct_field(stats, [key, *path]))
+            mask = pc.or_(mask, pc.fill_null(pc.greater_equal(bound, 10.0 ** (MAX_EXACT_DIGITS - scale)), False))
     return rows.filter(mask)
 
 

@@ -147,9 +147,8 @@ def value_at(value: Any, path: Path) -> Any:
 
 def _scalar(value: Any, data_type: DataType) -> Scalar | UnknownValue:
     """Return the value of a bound; a string never becomes the bound of a number, or the reverse."""
-    is_number = isinstance(value, (int, Decimal)) and not isinstance(value, bool)
     if _is_numeric(data_type):
-        scalar = parse_partition_value(str(value), data_type) if is_number else UNKNOWN
+        scalar = parse_partition_value(str(value), data_type) if _is_number(value) else UNKNOWN
     else:
         scalar = parse_partition_value(value, data_type) if isinstance(value, str) else UNKNOWN
         if value == "" and str(data_type) == "string":
@@ -393,6 +392,38 @@ def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any
                 if new != old:
                     struct[path[-1]], is_changed = new, True
     return _encoder.encode(value).decode() if is_changed else text
+
+
+MAX_EXACT_DIGITS = 15
+"""Every decimal of up to this many digits is exact as a double, and comes back from it."""
+
+
+def take_bounds(text: str | None, footer: str, columns: Mapping[Path, DataType]) -> str | None:
+    """Return the statistics of a file with the bounds of its footer; the same text if they agree.
+
+    A bound that the log or the footer lacks stays as it is.
+
+    Args:
+        text: The statistics in the log, or None.
+        footer: The statistics of the footer, as JSON text in the same form.
+        columns: The types of the columns to compare, double or decimal, by physical path.
+    """
+    value, exact, is_changed = _decode(text), _decode(footer), False
+    for key in (MIN_VALUES, MAX_VALUES):
+        for path, data_type in columns.items():
+            struct, new = value_at(value.get(key), path[:-1]), value_at(exact.get(key), path)
+            old = struct.get(path[-1]) if isinstance(struct, dict) else None
+            if _is_number(old) and _is_number(new) and _differ(old, new, data_type):
+                struct[path[-1]], is_changed = new, True
+    return _encoder.encode(value).decode() if is_changed else text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, Decimal)) and not isinstance(value, bool)
+
+
+def _differ(old: Any, new: Any, data_type: DataType) -> bool:
+    return old != new if isinstance(data_type, DecimalType) else float(old) != float(new)
 
 
 def _put(target: dict[str, Any], path: Path, value: Any) -> None:

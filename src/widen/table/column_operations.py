@@ -391,7 +391,7 @@ def backfill_row_ids(store: LogStore) -> Snapshot:
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking; Delta Spark for the provenance
     """
-    return _add_files_again(store, _OPERATION, lambda files: files["base_row_id"].is_null(), lambda add: add)
+    return add_files_again(store, _OPERATION, _chosen(lambda files: files["base_row_id"].is_null(), lambda add: add))
 
 
 def remove_row_ids(store: LogStore) -> Snapshot:
@@ -405,7 +405,7 @@ def remove_row_ids(store: LogStore) -> Snapshot:
     def without_ids(add: Add) -> Add:
         return msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None)
 
-    return _add_files_again(store, _REMOVAL, has_row_ids, without_ids)
+    return add_files_again(store, _REMOVAL, _chosen(has_row_ids, without_ids))
 
 
 def has_row_ids(files: pa.Table) -> pa.ChunkedArray:
@@ -413,17 +413,31 @@ def has_row_ids(files: pa.Table) -> pa.ChunkedArray:
     return pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid())
 
 
-def _add_files_again(
-    store: LogStore, operation: str, is_chosen: Callable[[pa.Table], pa.ChunkedArray], change: Callable[[Add], Add]
-) -> Snapshot:
+def _chosen(
+    is_chosen: Callable[[pa.Table], pa.ChunkedArray], change: Callable[[Add], Add]
+) -> Callable[[Snapshot], list[Add]]:
+    def choose(snapshot: Snapshot) -> list[Add]:
+        files = snapshot.files()
+        return list(map(change, to_adds(files.filter(is_chosen(files)).slice(0, FILES_PER_COMMIT))))
+
+    return choose
+
+
+def add_files_again(store: LogStore, operation: str, choose: Callable[[Snapshot], list[Add]]) -> Snapshot:
+    """Add files again with other properties, in commits of some files, until none is left; return the last version.
+
+    After a conflicting commit, the files are chosen again: adding a file that was removed meanwhile would bring back
+    its rows.
+
+    Args:
+        choose: Returns the next files of a version as they are to be added.
+    """
     batch, conflicts = 0, 0
     while True:
         snapshot = open_snapshot(store)
-        files = snapshot.files()
-        chosen = files.filter(is_chosen(files)).slice(0, FILES_PER_COMMIT)
-        if not chosen.num_rows:
+        adds = [msgspec.structs.replace(add, data_change=False) for add in choose(snapshot)]
+        if not adds:
             return snapshot
-        adds = [msgspec.structs.replace(change(add), data_change=False) for add in to_adds(chosen)]
         outcome = commit(store, snapshot, adds, operation, {"batchId": batch}, max_attempts=1)
         has_conflict = isinstance(outcome, Conflicted)
         batch, conflicts = (batch, conflicts + 1) if has_conflict else (batch + 1, 0)

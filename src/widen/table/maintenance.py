@@ -73,6 +73,7 @@ from widen.schema.table_definition import ensure_removable, restore_actions
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
 from widen.table.column_operations import (
     PropertyChangesMixin,
+    add_files_again,
     has_row_ids,
     remove_column_mapping,
     remove_row_ids,
@@ -141,7 +142,9 @@ class MaintenanceMixin(PropertyChangesMixin):
         return self._after(FeatureRemoval(self._store, name, truncate_history, is_fast, renewal).run)
 
     @check_arguments
-    def rewrite(self, *, clear_history: bool = False, spark: SparkSession | None = None) -> TableChange[Self]:
+    def rewrite(
+        self, *, clear_history: bool = False, statistics: bool = False, spark: SparkSession | None = None
+    ) -> TableChange[Self]:
         """Rewrite the files that have an old type to the current types, and return the `TableChange`.
 
         Other files stay as they are, and concurrent reads and writes are safe. By default the recorded type changes
@@ -150,9 +153,13 @@ class MaintenanceMixin(PropertyChangesMixin):
         Args:
             clear_history: Whether to remove the recorded type changes from the schema after the rewrite; older versions
                 keep theirs.
+            statistics: Whether to rewrite no file, and to replace the bounds in the log that are not exact, by those of
+                the footers: of floats that became doubles, and of decimals that were written as doubles. Other readers
+                lose rows of filters on them.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
+            OptionConflict: both the history and the statistics are named.
             UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
             UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
             ContentionError: too many conflicts, or the outcome of a commit is unknown.
@@ -165,6 +172,11 @@ class MaintenanceMixin(PropertyChangesMixin):
         """
         from widen.changes.rewrite_files import REWRITE, OldFileRewrite
 
+        if statistics:
+            if clear_history:
+                expected = "To repair statistics rewrites no file."
+                raise OptionConflict(option="statistics", other_option="clear_history", expected=expected)
+            return self._repair_statistics(spark)
         renewal = OldFileRewrite(self._store, session_to_rewrite(spark))
         if clear_history:
             self._after(partial(forget_type_changes, renewal, CLEARING))
@@ -172,6 +184,14 @@ class MaintenanceMixin(PropertyChangesMixin):
             self._after(renewal.run)
         metrics = {"numRemovedFiles": renewal.files, "numRemovedBytes": renewal.size_bytes}
         return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics if renewal.files else {})
+
+    def _repair_statistics(self, spark: SparkSession | None) -> TableChange[Self]:
+        from widen.files.statistics_repair import REPAIR, StatisticsRepair
+
+        repair = StatisticsRepair(session_to_rewrite(spark))
+        self._after(lambda: add_files_again(self._store, REPAIR, repair.find))
+        metrics = {"numRepairedFiles": len(repair.repaired)} if repair.repaired else {}
+        return TableChange(self, REPAIR, self.version, metrics)
 
     @check_arguments
     def optimize(

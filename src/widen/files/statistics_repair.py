@@ -1,0 +1,109 @@
+"""Bounds in the log that are not the exact values of a file are replaced by those of its footer; no data is rewritten.
+
+Two writers leave such bounds behind. Delta Lake for Spark writes a float as a short text, which is exact only until the
+column becomes double. deltalake writes a decimal as a double, which has about 16 digits. Readers that compare bounds
+without a margin then skip files with matching rows.
+
+Source: PROTOCOL.md#per-file-statistics; Delta Lake 4.4, deltalake 1.6 and DuckDB 1.5.5, which lose such rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from widen.files.footers import read_files, read_footer
+from widen.limits import DRIVER_FOOTERS
+from widen.log.exact_bounds import find_inexact
+from widen.log.file_list import canonical_path, to_adds
+from widen.log.snapshot import Snapshot
+from widen.model.column_path import Path, is_struct_path, leaves
+from widen.model.types import DOUBLE, FLOAT, DataType, DecimalType
+from widen.protocol.actions import Add
+from widen.protocol.column_mapping import to_physical_path
+from widen.protocol.file_statistics import MAX_EXACT_DIGITS, take_bounds
+from widen.protocol.type_widening import all_type_changes
+
+if TYPE_CHECKING:
+    from widen.spark.engine import Session
+
+MOST_FILES = 100_000
+"""The maximum number of files that one commit repairs."""
+
+REPAIR = "REPAIR STATISTICS"
+"""The operation name of a commit that replaces bounds."""
+
+
+def doubtful_columns(snapshot: Snapshot) -> dict[Path, DataType]:
+    """Return the columns whose bounds may be rounded, by physical path: doubles that were floats, long decimals."""
+    schema, mode = snapshot.schema, snapshot.configuration.mapping
+    were_floats = {path for path, change in all_type_changes(schema) if change.old == FLOAT}
+    return {
+        to_physical_path(schema, path, mode): leaf
+        for path, leaf in leaves(schema)
+        if is_struct_path(schema, path) and (path in were_floats if leaf == DOUBLE else _is_long(leaf))
+    }
+
+
+def _is_long(leaf: DataType) -> bool:
+    return isinstance(leaf, DecimalType) and leaf.precision > MAX_EXACT_DIGITS
+
+
+@dataclass
+class StatisticsRepair:
+    """Finds the files of a table whose bounds in the log contradict their footers.
+
+    Args:
+        session: Returns the session; called only to read the footers of many files.
+        read: How many footers were read.
+        repaired: The paths of the files with other bounds.
+    """
+
+    session: Callable[[], Session]
+    read: int = 0
+    repaired: set[str] = field(default_factory=set)
+    _checked: dict[tuple[str, str | None], str | None] = field(default_factory=dict)
+
+    def find(self, snapshot: Snapshot) -> list[Add]:
+        """Return the next files to add again, with the bounds of their footers; empty if there are none left.
+
+        At most `MOST_FILES` files are returned. A footer is read once, however often this is called.
+        """
+        columns = doubtful_columns(snapshot)
+        changed: list[Add] = []
+        if not columns:
+            return changed
+        adds = to_adds(doubtful_files(snapshot.files(), columns))
+        for start in range(0, len(adds), MOST_FILES):
+            part = adds[start : start + MOST_FILES]
+            self._check(snapshot, [add for add in part if (add.path, add.stats) not in self._checked], columns)
+            for add in part:
+                stats = self._checked[add.path, add.stats]
+                if stats != add.stats and len(changed) < MOST_FILES:
+                    changed.append(msgspec.structs.replace(add, stats=stats))
+            if len(changed) == MOST_FILES:
+                break
+        self.repaired |= {canonical_path(add.path) for add in changed}
+        return changed
+
+    def _check(self, snapshot: Snapshot, adds: list[Add], columns: Mapping[Path, DataType]) -> None:
+        """Remember the statistics that some files should have."""
+        read = partial(read_footer, snapshot.store, frozenset(columns))
+        paths = [snapshot.store.plain(add.path) for add in adds]
+        self.read += len(paths)
+        for add, footer in zip(adds, read_files(self.session, read, paths, DRIVER_FOOTERS), strict=True):
+            stats = take_bounds(add.stats, footer.stats, columns)
+            self._checked[add.path, add.stats] = self._checked[add.path, stats] = stats
+
+
+def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
+    """Return the files with a bound that may be rounded: it is not a float, or has more digits than a double."""
+    floats = [path for path, leaf in columns.items() if leaf == DOUBLE]
+    decimals = {path: leaf.scale for path, leaf in columns.items() if isinstance(leaf, DecimalType)}
+    parts = [find_inexact(batch, floats, decimals) for batch in files.to_batches()]
+    return pa.Table.from_batches(parts, files.schema)

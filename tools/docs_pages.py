@@ -95,6 +95,8 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--file": "loads.toml",
     "--format": "csv",
     "--from": "3",
+    "--history-columns": "status",
+    "--history-except": "updated_at",
     "--html": "report.html",
     "--identifier": "shop.orders",
     "--into": "shop/orders",

@@ -413,6 +413,10 @@ CASES = {
     "rows by two keys and partitions": Case(
         BY_KEY, {"key": ["id", "p"], "sequence_by": "n"}, {"schema": "p string, id long", "partition_by": ["p"]}
     ),
+    "versions of tracked fields": Case(
+        BY_KEY,
+        {"key": ["id"], "sequence_by": "n", "delete_when": "op = 'd'", "history": True, "history_columns": ["p"]},
+    ),
     "csv by key, also gzipped": Case(
         [
             {"a.csv": CSV_BY_KEY},

@@ -369,6 +369,7 @@ LOADS: dict[str, Loads] = {
     "keys feed": Loads(KEYED, KEYED_BATCHES, ddl=KEYED_DDL, properties=FEED),
     "keys history": Loads({**KEYED, "history": True}, KEYED_BATCHES),
     "keys history iceberg": Loads({**KEYED, "history": True}, KEYED_BATCHES, table_format="iceberg"),
+    "keys tracked": Loads({**KEYED, "history": True, "history_columns": ["v"]}, KEYED_BATCHES),
     "keys partial": Loads({**KEYED, "missing": "keep"}, [(f"{at}.json", text) for at, text in enumerate(PARTIAL)]),
     "keys partial iceberg": Loads(
         {**KEYED, "missing": "keep"}, [(f"{at}.json", text) for at, text in enumerate(PARTIAL)], table_format="iceberg"

@@ -160,26 +160,56 @@ def _ensure_no_ties(ordered: pa.Table, rules: KeyRules) -> None:
         raise SequenceRepeated(count=len(pc.unique(ties["key_min"])), sequence_by=format_paths(rules.sequence_by))
 
 
-def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open: pa.Array) -> Versions:
+@dataclass(frozen=True, slots=True)
+class RowTimes:
+    """The validity of the rows of the table, as numbers.
+
+    Args:
+        until: When each row ends; null for never, and for a time without an event.
+        is_open: Whether it never ends.
+        since: When each row starts, likewise; None if every row starts with its own event.
+    """
+
+    until: pa.Array
+    is_open: pa.Array
+    since: pa.Array | None = None
+
+
+HashTracked = Callable[[pa.Array], pa.Array]
+"""Returns a hash of the tracked fields of events, given their numbers."""
+
+
+def decide_versions(
+    events: Events, ordered: pa.Table, times: RowTimes, hash_tracked: HashTracked | None = None
+) -> Versions:
     """Return what the records among some events do.
 
     Args:
         ordered: What `order_events` returns.
-        until: When each row of the table ends, as a number; null for never, and for a time without an event.
-        is_open: Whether it never ends.
+        hash_tracked: None if every event is a version.
     """
     first_row = events.sides[_BATCH]
     winners = ordered.filter(ordered["is_first"])
     key, order, side, event = (one_array(winners[name]) for name in ("key", "order", "side", "event"))
     is_delete, has_next = pc.equal(one_array(winners["is_delete"]), 1), pc.equal(key[1:], key[:-1])
     ends = pa.concat_arrays([pc.if_else(has_next, order[1:], pa.scalar(None, pa.int64())), pa.nulls(1, pa.int64())])
+    starts = order
+    if hash_tracked is not None:
+        is_pair = pc.and_(has_next, pc.invert(pc.or_(is_delete[1:], is_delete[:-1])))
+        goes_on = _find_updates(event, is_pair, hash_tracked)
+        starts = _first_of_runs(order, goes_on)
+        # An event whose version the next one updates stays as a row that is never valid.
+        is_updated = pa.concat_arrays([goes_on[1:], pa.array([False])])
+        starts, ends = pc.if_else(is_updated, order, starts), pc.if_else(is_updated, order, ends)
     was_version = pa.concat_arrays([pa.array([False]), pc.and_(has_next, pc.invert(is_delete[:-1]))])
     is_batch, is_version = pc.equal(side, _BATCH), pc.invert(is_delete)
     # A row of the table stays as it is if it still ends when it did.
     rows = pc.subtract(event.cast(pa.int64()), first_row)
     rows = pc.if_else(pc.equal(side, _TABLE), rows, pa.scalar(None, pa.int64()))
-    was_open, was_end = is_open.take(rows), until.cast(pa.int64()).take(rows)
+    was_open, was_end = times.is_open.take(rows), times.until.cast(pa.int64()).take(rows)
     stays = pc.if_else(was_open, ends.is_null(), pc.fill_null(pc.equal(was_end, ends), False))
+    if times.since is not None:
+        stays = pc.and_(stays, pc.equal(times.since.cast(pa.int64()).take(rows), starts))
     stays = pc.fill_null(stays, False)
     is_written = pc.and_(is_version, pc.invert(stays))
     kept = rows.filter(stays)
@@ -201,11 +231,36 @@ def decide_versions(events: Events, ordered: pa.Table, until: pa.Array, is_open:
     return Versions(
         KeyCounts(**counts),
         event.filter(is_written),
-        order.filter(is_written),
+        starts.filter(is_written),
         ends.filter(is_written),
         pc.invert(pc.is_in(count_up(events.sides[_TABLE]), value_set=kept)),
         event.filter(deletes),
     )
+
+
+def _find_updates(event: pa.Array, is_pair: pa.Array, hash_tracked: HashTracked) -> pa.Array:
+    """Return which events only update the version before them.
+
+    Args:
+        is_pair: For each event but the first, whether it and the one before are records of the same key.
+    """
+    none, first = pa.array([], pa.bool_()), pa.array([False])
+    before, after = (pa.concat_arrays(each) for each in ((is_pair, first), (first, is_pair)))
+    is_asked = pc.or_(before, after) if len(event) else none
+    asked = event.filter(is_asked)
+    if not len(asked):
+        return pa.repeat(pa.scalar(False), len(event))
+    words = hash_tracked(asked)
+    at = pc.cumulative_sum(is_asked.cast(pa.int64()))
+    at = pc.subtract(at, 1)
+    is_same = pc.equal(words.take(at[1:].filter(is_pair)), words.take(at[:-1].filter(is_pair)))
+    return pa.concat_arrays([first, pc.replace_with_mask(is_pair, is_pair, is_same)])
+
+
+def _first_of_runs(order: pa.Array, goes_on: pa.Array) -> pa.Array:
+    """Return the order of the first event of each version, for each of its events."""
+    run = pc.subtract(pc.cumulative_sum(pc.invert(goes_on).cast(pa.int64())), 1)
+    return order.filter(pc.invert(goes_on)).take(run)
 
 
 # The rows of versions, which are read from the files of the batch and of the table.

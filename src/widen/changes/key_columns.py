@@ -322,7 +322,7 @@ def _scalar_text(values: pa.Array, data_type: DataType) -> pa.Array:
     """
     if data_type == BINARY:
         raise NotLocal("it writes keys of bytes as texts")
-    kind, texts = _KINDS.get(data_type, ("n", _decimal_text))
+    kind, texts = _KINDS.get(data_type, ("n", decimal_text))
     return pc.binary_join_element_wise(pa.scalar(kind), texts(values), ":")
 
 
@@ -330,7 +330,7 @@ def _plain_text(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _decimal_text(values: pa.Array) -> pa.Array:
+def decimal_text(values: pa.Array) -> pa.Array:
     """Return decimals as texts without an exponent and without zeros at their end."""
     scale = values.type.scale
     # Arrow writes small numbers of many digits with an exponent, but not the digits alone.
@@ -351,7 +351,7 @@ def _double_text(values: pa.Array) -> pa.Array:
     _ensure_same_digits(doubles)
     decimals = _to_wide(doubles)
     is_exact = pc.fill_null(pc.equal(decimals.cast(pa.string()).cast(pa.float64()), doubles), False)
-    return pc.if_else(is_exact, _decimal_text(decimals), number_texts(doubles))
+    return pc.if_else(is_exact, decimal_text(decimals), number_texts(doubles))
 
 
 def _to_wide(doubles: pa.Array) -> pa.Array:

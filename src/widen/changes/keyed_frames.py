@@ -12,6 +12,8 @@ from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from widen.batches.open_source import persist_source
 from widen.changes.key_expressions import (
     count_actions,
@@ -25,6 +27,7 @@ from widen.changes.key_expressions import (
     split_sequence,
     with_action,
 )
+from widen.changes.tracked_fields import TrackedFields
 from widen.evolution.key_rules import (
     CONTENT,
     DELETE,
@@ -63,6 +66,7 @@ from widen.model.types import (
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import join_columns
+from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F, Window, type_to_spark
 
 _BATCH, _TABLE, _REMEMBERED = range(3)
@@ -522,13 +526,19 @@ def _versions(
     was = F.struct(until[0].alias(NUMBER), until[1].alias(TEXT))
     is_closed = until[0].isNotNull() | until[1].isNotNull()
     found, kept, is_changed = _with_kept(found, schema, rules)
+    tracked = TrackedFields.of(schema, rules)
+    start: Column = F.struct(NUMBER, TEXT)
+    if tracked is not None:
+        found, start = _with_validity(found, tracked, kept), F.col(_SINCE)
+        since = sequence(schema, rules.times(VALID_FROM))
+        is_changed |= ~F.struct(since[0].alias(NUMBER), since[1].alias(TEXT)).eqNullSafe(start)
     is_moved = ~F.when(is_closed, was).eqNullSafe(next_one) | is_changed
     # Rows are removed by their key and sequence, so the winner among several is written again.
     changes = is_winner & ~is_delete & (is_batch | is_moved | (F.col("__widen_rows") > 1))
     removes = (side == _TABLE) & (~is_winner | is_moved)
     found = found.withColumns({_ACTION: action, _WRITES: changes, _REMOVES: removes})
     values = order_values(schema, rules.times(VALID_TO), next_one.getField(NUMBER), next_one.getField(TEXT))
-    values |= order_values(schema, rules.times(VALID_FROM), F.col(NUMBER), F.col(TEXT))
+    values |= order_values(schema, rules.times(VALID_FROM), start.getField(NUMBER), start.getField(TEXT))
     flags = [field.name for field in schema if source_key(field) == IS_CURRENT and field.type == BOOLEAN]
     values |= {name: next_one.isNull() for name in flags[:1]}
     values |= kept
@@ -567,6 +577,58 @@ def _with_kept(events: DataFrame, schema: StructType, rules: KeyRules) -> tuple[
 
 
 _LIFE, _KEPT = "__widen_life", "__widen_kept"
+
+
+def _with_validity(events: DataFrame, tracked: TrackedFields, kept: Mapping[str, Column]) -> DataFrame:
+    """Return events with the start of their version in `_SINCE`, and its end in `_NEXT`.
+
+    An event whose version the next one only updates starts and ends at its own sequence, so that it is never valid.
+
+    Args:
+        events: With the next event of their key in `_NEXT`.
+        kept: The columns with the values of the version before; see `_with_kept`.
+    """
+    # One struct column each, since mapInArrow reads a dot in a column name as a nested field.
+    event = F.struct(*map(F.col, map(quote_name, events.columns))).alias(_EVENT)
+    fields = [kept.get(name, F.col(quote_name(name))).alias(name) for name in tracked.schema.names]
+    rows = events.select(event, F.struct(*fields, F.lit(0).alias("__widen_any")).alias(_FIELDS))
+    hashed = rows.mapInArrow(
+        partial(_hash_task, tracked), rows.select(_EVENT, F.lit(0).cast("bigint").alias(_HASH)).schema
+    ).select(f"{_EVENT}.*", _HASH)
+    by_key = Window.partitionBy(KEY_TEXT, _IS_WINNER).orderBy(NUMBER, TEXT)
+    until_now = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = F.lag(F.when(~F.col(IS_DELETE), F.col(_HASH))).over(by_key)
+    goes_on = F.coalesce(~F.col(IS_DELETE) & (F.col(_HASH) == before), F.lit(False))
+    hashed = hashed.withColumn(_GOES_ON, goes_on)
+    own = F.struct(NUMBER, TEXT)
+    times = {
+        "__widen_first": F.last(F.when(~F.col(_GOES_ON), own), ignorenulls=True).over(until_now),
+        "__widen_updated": F.coalesce(F.lead(_GOES_ON).over(by_key), F.lit(False)),
+    }
+    is_updated = F.col("__widen_updated")
+    return hashed.withColumns(times).withColumns(
+        {
+            _SINCE: F.when(is_updated, own).otherwise(F.col("__widen_first")),
+            _NEXT: F.when(is_updated, own).otherwise(F.col(_NEXT)),
+        }
+    )
+
+
+_EVENT, _FIELDS, _HASH, _GOES_ON, _SINCE = (
+    "__widen_event",
+    "__widen_fields",
+    "__widen_hash",
+    "__widen_goes_on",
+    "__widen_since",
+)
+
+
+def _hash_task(tracked: TrackedFields, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for batch in batches:
+        events, fields = batch.columns
+        words = tracked.hash(pa.Table.from_batches([pa.RecordBatch.from_struct_array(fields)]))
+        yield pa.RecordBatch.from_arrays([events, words.view(pa.int64())], [_EVENT, _HASH])
 
 
 def _version_change(events: DataFrame, schema: StructType) -> KeyedChange:

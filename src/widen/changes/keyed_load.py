@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.deleted_keys import KeyLists
-from widen.changes.history import Events, VersionRows, decide_versions, number_orders, order_events
+from widen.changes.history import Events, RowTimes, VersionRows, decide_versions, number_orders, order_events
 from widen.changes.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns, join_texts
 from widen.changes.keyed_files import (
     KeyedTable,
@@ -29,6 +29,7 @@ from widen.changes.keyed_files import (
     positions_by_file,
 )
 from widen.changes.overwrite import within_bounds
+from widen.changes.tracked_fields import TrackedFields
 from widen.errors import InvalidOption, KeyRepeated
 from widen.evolution.key_rules import (
     KEY_TEXT,
@@ -44,7 +45,7 @@ from widen.files.arrow_types import count_up, one_array, to_arrow
 from widen.files.data_reader import FileScan, NotLocal
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import RowTest, plan_test
-from widen.json.field_rules import VALID_TO
+from widen.json.field_rules import VALID_FROM, VALID_TO
 from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.snapshot import Snapshot
 from widen.model.types import (
@@ -188,6 +189,8 @@ class _Plan:
         content: Reads every column by which two records of a key with one sequence may differ.
         whole: Reads every column.
         unchanged: The column that names the fields that keep their values; None if no record names any.
+        since: The columns that say when versions start; None if every record is a version.
+        tracked: The fields whose changes open a version, likewise.
     """
 
     scan: FileScan
@@ -199,6 +202,8 @@ class _Plan:
     whole: FileScan
     rules: KeyRules
     unchanged: Field | None = None
+    since: OrderColumns | None = None
+    tracked: TrackedFields | None = None
 
 
 def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
@@ -212,6 +217,8 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
     order = OrderColumns.of(schema, rules.sequence_by)
     until = OrderColumns.of(schema, rules.times(VALID_TO)) if rules.history else None
+    tracked = TrackedFields.of(schema, rules)
+    since = None if tracked is None else OrderColumns.of(schema, rules.times(VALID_FROM))
     if len(keys) < len(rules.key) or (order is None and rules.sequence_by):
         return None
     if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
@@ -219,7 +226,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     condition = rules.deletes(schema)
     deletes = None if condition is None else bind_condition(condition, schema)
     test = None if deletes is None else plan_test(deletes)
-    places = [place for each in (*keys, order, until) if each is not None for place in each.places]
+    places = [place for each in (*keys, order, until, since) if each is not None for place in each.places]
     unchanged = unchanged_column(schema, rules)
     wanted = {place[0] for place in places} | {
         each.path[0] for each in ([] if deletes is None else column_conditions(deletes))
@@ -232,7 +239,7 @@ def _plan(table: KeyedTable, rules: KeyRules) -> _Plan | None:
     except InvalidOption:  # a type that Arrow does not have
         return None
     content, whole = table.scan(StructType(content_fields(schema, rules))), table.scan(schema)
-    return _Plan(scan, tuple(keys), order, until, test, content, whole, rules, unchanged)
+    return _Plan(scan, tuple(keys), order, until, test, content, whole, rules, unchanged, since, tracked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,15 +350,20 @@ def _find_rows(plan: _Plan, codes: _KeyCodes, files: Sequence[Add], first: int =
                     "position": positions.filter(one_array(is_found)).cast(pa.int64()),
                     "s": _sequence(plan, rows).filter(one_array(is_found)),
                 }
-                if plan.until is not None:
-                    columns["until"] = plan.until.read(rows).filter(one_array(is_found))
+                for name, times in _times(plan).items():
+                    columns[name] = times.read(rows).filter(one_array(is_found))
                 if plan.unchanged is not None and _has_kept(plan):
                     columns["kept"] = rows.column(plan.unchanged.name).is_valid().filter(one_array(is_found))
                 parts.append(pa.table(columns))
     types = {"code": pa.int64(), "file": pa.int32(), "position": pa.int64(), "s": to_arrow(_order_type(plan))}
-    types |= {} if plan.until is None else {"until": to_arrow(plan.until.data_type)}
+    types |= {name: to_arrow(times.data_type) for name, times in _times(plan).items()}
     types |= {"kept": pa.bool_()} if _has_kept(plan) else {}
     return pa.concat_tables(parts) if parts else pa.schema(types).empty_table()
+
+
+def _times(plan: _Plan) -> dict[str, OrderColumns]:
+    """Return the columns with the times of versions, by their names in `_find_rows`."""
+    return {name: times for name, times in (("until", plan.until), ("since", plan.since)) if times is not None}
 
 
 def _has_kept(plan: _Plan) -> bool:
@@ -370,9 +382,9 @@ def _find_rows_in_tasks(spark: Session, plan: _Plan, codes: _KeyCodes, files: Se
     schema = _find_rows(plan, codes, ()).schema
     numbers = start_tasks(spark, tasks)
     with translate_spark_errors():
-        until = "" if plan.until is None else f", until {plan.until.data_type.sql}"
+        times = "".join(f", {name} {each.data_type.sql}" for name, each in _times(plan).items())
         kept = ", kept boolean" if _has_kept(plan) else ""
-        columns = f"{_FOUND}, s {_order_type(plan).sql}{until}{kept}"
+        columns = f"{_FOUND}, s {_order_type(plan).sql}{times}{kept}"
         found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, tasks), columns).toArrow()
     return found.cast(schema)
 
@@ -568,8 +580,11 @@ class _Decision:
         if known is None:
             return None
         events, ordered, distinct, places = known
-        until = plan.until.comparable(one_array(found["until"]))
-        versions = decide_versions(events, ordered, pc.index_in(until, value_set=distinct), until.is_null())
+        ends = plan.until.comparable(one_array(found["until"]))
+        since = None if plan.since is None else plan.since.comparable(one_array(found["since"]))
+        until, start = (None if each is None else pc.index_in(each, value_set=distinct) for each in (ends, since))
+        tracked = None if plan.tracked is None else partial(self._hash_tracked, places, plan.tracked)
+        versions = decide_versions(events, ordered, RowTimes(until, ends.is_null(), start), tracked)
         everything = pa.repeat(pa.scalar(True), len(batch.position))
         losers = positions_by_file(batch.file, batch.position, everything, batch.files)
         names = list(map(self._table.key_of, files))
@@ -644,6 +659,12 @@ class _Decision:
             return ranks
         texts = self._texts(find(rows.filter(is_asked)))
         return None if texts is None else pc.replace_with_mask(ranks, is_asked, number_orders([texts])[1])
+
+    def _hash_tracked(self, find: Callable[[pa.Array], Places], tracked: TrackedFields, events: pa.Array) -> pa.Array:
+        """Return a hash of the tracked fields of events."""
+        if not tracked.schema.fields:  # no record has had one of the fields yet
+            return pa.repeat(pa.scalar(0), len(events))
+        return tracked.hash(find(events).read(self._table.scan(tracked.schema)))
 
     def _remembered(self, code: pa.Array) -> pa.Table | None:
         """Return the remembered deletions of the keys of the batch; None if Arrow cannot tell."""

@@ -82,6 +82,9 @@ class KeyRules:
         is_strict: Whether different records of a key with equal sequences refuse a batch. The table does not record it.
         excluded: The fields of the condition that the load excludes. They have no column, so tasks evaluate the
             condition while they make the rows, and write the rows that delete to files of their own.
+        history_columns: The tracked fields: with history, a record that changes none of them updates the version
+            before it, and a change of one opens a version. Without any, every record is a version.
+        history_except: Or the fields that are not tracked, beside the key and the sequence.
     """
 
     key: tuple[Path, ...]
@@ -92,11 +95,13 @@ class KeyRules:
     has_unchanged: bool = False
     is_strict: bool = False
     excluded: tuple[Path, ...] = ()
+    history_columns: tuple[Path, ...] = ()
+    history_except: tuple[Path, ...] = ()
 
     def __str__(self) -> str:
         order = format_paths(self.sequence_by)
         newest = f", the newest by {order}" if order else ", the last batch wins"
-        rows = f"every version by {order} of" if self.history else "one row for"
+        rows = f"every version by {order}{self._tracked} of" if self.history else "one row for"
         deletes = f", deleted when {self.delete_when}" if self.delete_when else ""
         missing = ", missing fields are kept" if self.keeps_missing else ""
         names = format_paths(self.key)
@@ -107,9 +112,38 @@ class KeyRules:
         """Whether the newest record of a key is its row, regardless of earlier rows."""
         return not (self.keeps_missing or self.history)
 
+    @property
+    def is_tracking(self) -> bool:
+        """Whether only changes of some fields open a version."""
+        return bool(self.history_columns or self.history_except)
+
+    @property
+    def untracked(self) -> tuple[Path, ...]:
+        """The fields that are not tracked, where the others are."""
+        return (*self.history_except, *self.fields)
+
+    @property
+    def tracked_text(self) -> str:
+        """The fields of the option that says which ones are tracked, for people."""
+        return format_paths(self.history_columns or self.history_except)
+
+    @property
+    def _tracked(self) -> str:
+        if not self.is_tracking:
+            return ""
+        return f", for changes of {'' if self.history_columns else 'fields other than '}{self.tracked_text},"
+
     def is_same_key(self, other: KeyRules) -> bool:
         """Tell whether rows have the same keys and the same order."""
         return (set(self.key), self.sequence_by, self.history) == (set(other.key), other.sequence_by, other.history)
+
+    def is_same_history(self, other: KeyRules) -> bool:
+        """Tell whether the same fields are tracked."""
+        mine, others = (
+            [set(map(fold_path, paths)) for paths in (rules.history_columns, rules.history_except)]
+            for rules in (self, other)
+        )
+        return mine == others
 
     @property
     def fields(self) -> tuple[Path, ...]:
@@ -130,8 +164,9 @@ class KeyRules:
         """
         if schema is None:
             return self
-        key, order = (tuple(_spell(schema, path) for path in paths) for paths in (self.key, self.sequence_by))
-        return replace(self, key=key, sequence_by=order)
+        fields = (self.key, self.sequence_by, self.history_columns, self.history_except)
+        key, order, tracked, untracked = (tuple(_spell(schema, path) for path in paths) for paths in fields)
+        return replace(self, key=key, sequence_by=order, history_columns=tracked, history_except=untracked)
 
     def spelled_like(self, other: KeyRules) -> KeyRules:
         """Return the rules with the fields as other rules spell them, which may be in another case."""
@@ -186,6 +221,8 @@ class KeyRules:
             "history": self.history or None,
             "unchanged": self.has_unchanged or None,
             "excluded": list(map(format_path, self.excluded)) or None,
+            "historyColumns": list(map(format_path, self.history_columns)) or None,
+            "historyExcept": list(map(format_path, self.history_except)) or None,
         }
         return msgspec.json.encode({name: each for name, each in value.items() if each is not None}).decode()
 
@@ -198,7 +235,7 @@ class KeyRules:
         """
         try:
             value: Any = msgspec.json.decode(text)
-            names = ("sequenceBy", "deleteWhen", "missing", "history")
+            names = ("sequenceBy", "deleteWhen", "missing", "history", "historyColumns", "historyExcept")
             rules = parse_key_rules(value["key"], *map(value.get, names))
             excluded = tuple(parse_source("exclude", each) for each in value.get("excluded", ()))
             return replace(rules, has_unchanged=bool(value.get("unchanged")), excluded=excluded)
@@ -250,6 +287,8 @@ def parse_key_rules(
     delete_when: str | None = None,
     missing: str | None = None,
     history: bool | None = None,
+    history_columns: Iterable[str] | None = None,
+    history_except: Iterable[str] | None = None,
 ) -> KeyRules:
     """Return the rules from a caller's arguments.
 
@@ -272,7 +311,31 @@ def parse_key_rules(
     if history and missing == "keep":
         expected = "With a history, every version must be a whole row."
         raise OptionConflict(option="history", other_option="missing='keep'", expected=expected)
-    return KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
+    given = {"history_columns": history_columns, "history_except": history_except}
+    tracked = {option: _parse_tracked(option, fields) for option, fields in given.items() if fields is not None}
+    if len(tracked) > 1:
+        expected = "Name the fields whose changes open a version, or those whose changes do not."
+        raise OptionConflict(option="history_columns", other_option="history_except", expected=expected)
+    for option, fields in tracked.items():
+        if not history:
+            raise OptionMissing(option="history", expected=f"{option} applies to a table with history: add --history.")
+        of_rows = set(map(fold_path, (*paths, *sequence)))
+        wrong = next((path for path in fields if fold_path(path) in of_rows), None)
+        if wrong is not None and option == "history_columns":
+            expected = "Must not name the key or the sequence, which always is another one."
+            raise InvalidOption(option=option, value=format_path(wrong), expected=expected)
+    columns, others = (tracked.get(option, ()) for option in given)
+    rules = KeyRules(paths, sequence, delete_when, missing == "keep", bool(history))
+    return replace(rules, history_columns=columns, history_except=others)
+
+
+def _parse_tracked(option: str, fields: Any) -> tuple[Path, ...]:
+    if isinstance(fields, str) or not isinstance(fields, Iterable):
+        raise InvalidOption(option=option, value=fields, expected="Must be a list of fields.")
+    paths = tuple(dict.fromkeys(parse_source(option, each) for each in fields))
+    if not paths:
+        raise InvalidOption(option=option, value=[], expected="Must name at least one field.")
+    return paths
 
 
 def _parse_sequence(given: str | Sequence[str] | None, key: Sequence[Path]) -> tuple[Path, ...]:
@@ -313,6 +376,13 @@ def match_recorded_keys(
     if not rules.is_same_key(recorded):
         expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
         raise InvalidOption(option="key", value=str(rules), expected=expected)
+    if not rules.is_same_history(recorded):
+        option = "history_columns" if (rules.history_columns or recorded.history_columns) else "history_except"
+        expected = (
+            f"The table has {recorded}. Its versions were made so: repeat the option, or load all records into a new "
+            "table."
+        )
+        raise InvalidOption(option=option, value=rules.tracked_text, expected=expected)
     return replace(rules, has_unchanged=rules.has_unchanged or recorded.has_unchanged)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import Enum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -37,6 +38,9 @@ from widen.protocol.table_features import TYPE_WIDENING
 from widen.schema.feature_removal import readers_without
 from widen.schema.operations import AddColumn, CreateTable, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
+
+REPLAY_PREFIX = "widen-replay-"
+"""The first letters of the query that a commit names if it moved records from a quarantine to its table."""
 
 QUARANTINED = "numQuarantinedRecords"
 """The metric for the number of records that an interval quarantined."""
@@ -543,8 +547,8 @@ class Unmatched:
     """A rule of a policy that has no effect.
 
     Args:
-        option: The option: ``mask``, ``exclude``, ``include``, ``pin``, ``epoch_unit``, ``detect_dates`` or
-            ``delete_when``.
+        option: The option: ``mask``, ``exclude``, ``include``, ``pin``, ``epoch_unit``, ``detect_dates``,
+            ``delete_when``, ``history_columns`` or ``history_except``.
         nearest: The existing fields with the most similar names.
     """
 
@@ -570,6 +574,7 @@ def find_unmatched(
     observed: Observation,
     *,
     deletes_by: Iterable[Path] = (),
+    tracked: Mapping[str, Iterable[Path]] = MappingProxyType({}),
 ) -> tuple[Unmatched, ...]:
     """Return the rules of a policy without effect, sorted by option and field.
 
@@ -577,6 +582,7 @@ def find_unmatched(
         base: The columns of the table before the batch; None if it does not exist yet.
         planned: The columns after the batch.
         deletes_by: The fields of the condition of deletions that have no column.
+        tracked: The fields that the options say are tracked for history, or not.
     """
     found = _find_fields(planned, observed)
     found.existing |= {(name,) for name in policy.file_fields}
@@ -592,6 +598,11 @@ def find_unmatched(
         if fold_path(source) not in folded.existing:
             nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
             unmatched.append(Unmatched("delete_when", source, _COUNTS_AS_NULL, nearest))
+    for option, sources in tracked.items():
+        for source in sources:
+            if fold_path(source) not in folded.existing:
+                nearest = tuple(get_close_matches(format_path(source), names, _NEAREST))
+                unmatched.append(Unmatched(option, source, "neither the table nor the batch has this field", nearest))
     unmatched += _contradictions(policy, base or StructType())
     return tuple(sorted(unmatched, key=lambda each: (each.option, each.source)))
 

@@ -634,7 +634,8 @@ def _find_unmatched(target: IngestTarget, plan: Plan, observed: Observation) -> 
     if keys is not None and not plan.refused:
         ensure_condition_applies(keys, plan.schema, observed)
     fields = () if keys is None else keys.missing_fields(plan.schema)
-    return find_unmatched(target.policy, target.schema, plan.schema, observed, deletes_by=fields)
+    tracked = {} if keys is None else {name: getattr(keys, name) for name in ("history_columns", "history_except")}
+    return find_unmatched(target.policy, target.schema, plan.schema, observed, deletes_by=fields, tracked=tracked)
 
 
 def _with_widening(plan: Plan, target: IngestTarget, observed: Observation) -> Plan:

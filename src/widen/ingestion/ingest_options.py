@@ -357,6 +357,17 @@ class KeyOptions(TypedDict, total=False):
         flag="--history/--no-history",
         help="With --key and --sequence-by, keep every version of a row, with _valid_from, _valid_to and "
         "_is_current.")]
+    history_columns: Annotated[Sequence[str] | None, Option(
+        "With ``history``, the fields whose changes open a version. A record that changes none of them updates the "
+        "version before it, whose values are then those of this record. By default every record is a version.",
+        metavar="FIELD",
+        help="With --history: a field whose changes open a version, while other changes update the current one; can "
+        "be repeated.")]
+    history_except: Annotated[Sequence[str] | None, Option(
+        "Instead of ``history_columns``: the fields whose changes do not open a version, beside the key and the "
+        "sequence.",
+        metavar="FIELD",
+        help="With --history: a field whose changes update the current version and open none; can be repeated.")]
 
 
 class QuarantineOptions(TypedDict, total=False):

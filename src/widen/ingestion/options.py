@@ -72,8 +72,8 @@ def _values_text(kind: Any, option: Option) -> str:
 
 SETTINGS: Mapping[str, str] = {
     **{name: _values_text(*each) for name, each in declared(PolicyOptions).items() if name != "config"},
-    "keys": "a table with key (a list of fields), sequence_by (a field or a list), delete_when, missing (null or keep) "
-    "and history",
+    "keys": "a table with key (a list of fields), sequence_by (a field or a list), delete_when, missing (null or "
+    "keep), history, history_columns and history_except (lists of fields)",
 }
 """The settings of a file, and their values."""
 
@@ -557,10 +557,10 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
 
 
 def ensure_keys_loaded(rules: KeyRules, policy: Policy) -> None:
-    """Check that the values of keys and of the sequence are stored as they are."""
+    """Check that the values of keys, of the sequence and of tracked fields are stored as they are."""
     hidden = set(map(fold_path, policy.excluded | policy.masked))
-    for path in rules.fields:
-        option = "key" if path in rules.key else "sequence_by"
+    for path in (*rules.fields, *rules.history_columns):
+        option = "key" if path in rules.key else "sequence_by" if path in rules.sequence_by else "history_columns"
         if _is_in(path, hidden):
             raise InvalidOption(option=option, value=format_path(path), expected="Must not be masked or excluded.")
         if not policy.loads(path):
@@ -590,7 +590,11 @@ def _to_sql(operation: Operation) -> str:
 
 
 _KEY_OPTIONS = tuple(declared(KeyOptions))
-_KEY_TYPES: Mapping[str, Any] = {"key": list, "sequence_by": (str, list), "history": bool}
+_KEY_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("key", "history_columns", "history_except"), list),
+    "sequence_by": (str, list),
+    "history": bool,
+}
 
 
 def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
@@ -601,8 +605,8 @@ def _parse_key_table(given: _PolicySource) -> dict[str, Any]:
     ensure_known(table, _KEY_OPTIONS, partial(given.place, "keys"), valid)
     for name, value in table.items():
         place = given.place("keys", name)
-        if name == "key" and isinstance(value, str):
-            raise InvalidOption(option=place, value=value, expected=f'Must be a list of fields: key = ["{value}"]')
+        if _KEY_TYPES.get(name) is list and isinstance(value, str):
+            raise InvalidOption(option=place, value=value, expected=f'Must be a list of fields: {name} = ["{value}"]')
         if not isinstance(value, _KEY_TYPES.get(name, str)):
             raise InvalidOption(option=place, value=value, expected=f"Must be in {SETTINGS['keys']}.")
     return dict(table)

@@ -60,7 +60,9 @@ from widen.verification.keyed_proof_frames import (
     QUARANTINED,
     RECORD,
     SEQUENCE,
+    SINCE,
     TOTALS,
+    TRACKED,
     UNDECIDED,
     UNTIL,
     KeyReader,
@@ -102,6 +104,7 @@ _RECORDS = pa.schema(
         _DEPENDS: pa.bool_(),
         CONTENT: pa.binary(),
         ORIGINS: pa.int64(),
+        TRACKED: pa.binary(),
     }
 )
 _ROWS = pa.schema(
@@ -113,6 +116,8 @@ _ROWS = pa.schema(
         FORM: pa.binary(),
         UNTIL: pa.string(),
         CONTENT: pa.binary(),
+        SINCE: pa.string(),
+        TRACKED: pa.binary(),
     }
 )
 
@@ -256,6 +261,7 @@ def _record_batches(reader: KeyReader, schema: StructType, records: Iterable[Rec
             list(map(reader.kept_form, forms)),
             list(map(reader.depends_on_rows, forms)),
             *zip(*map(reader.content, forms, digests), strict=True),
+            list(map(reader.tracked, forms)),
         ]
         arrays = [pa.array(values, each.type) for values, each in zip(columns, _RECORDS, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RECORDS)
@@ -392,7 +398,7 @@ class _TableReader:
             forms += self._rows_of.forms(batch.to_struct_array())
         orders = list(map(self.reader.sequence, forms))
         timed = list(map(self.reader.without_times, forms))
-        forms = [form for form, _ in timed]
+        forms = [form for form, _, _ in timed]
         digests = list(map(digest, forms))
         columns = [
             codes,
@@ -400,8 +406,10 @@ class _TableReader:
             digests,
             list(map(count_form, forms)),
             list(map(self.reader.kept_form, forms)),
-            [until for _, until in timed],
+            [until for _, until, _ in timed],
             [content for content, _ in map(self.reader.content, forms, digests)],
+            [since for _, _, since in timed],
+            list(map(self.reader.tracked, forms)),
         ]
         return pa.table(
             [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
@@ -567,6 +575,8 @@ class _Judge:
     def _find_right_versions(self) -> tuple[pa.Array, pa.Array]:
         """Return the same for keys that keep every version, each until the next event of its key."""
         count, records, before, after = len(self.keys), self.records, self.before, self.after
+        if self.reader.rules.is_tracking:  # each version depends on those before it
+            return pa.repeat(pa.scalar(False), count), pa.nulls(0, pa.int64())
         until = one_array(after[UNTIL])
         is_open, is_sound = pc.equal(until, ""), pc.not_equal(until, BROKEN)
         until = pc.if_else(pc.and_(is_sound, pc.invert(is_open)), until, pa.scalar(None, pa.string()))
@@ -672,6 +682,8 @@ _NO_ROW: Mapping[str, Any] = {
     IS_DELETE: False,
     FORM: None,
     UNTIL: None,
+    SINCE: None,
+    TRACKED: None,
     KIND: QUARANTINED,
 }
 

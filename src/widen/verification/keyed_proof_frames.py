@@ -107,6 +107,9 @@ CONTENT, ORIGINS = "content", "origins"
 UNDECIDED = 2
 """Only Spark can tell whether the record deletes."""
 
+SINCE, TRACKED = "since", "tracked"
+"""Where only changes of tracked fields open versions: when a version starts, and the values of the tracked fields."""
+
 UNTIL = "until"
 """When a version of a row ends, as a sequence; empty for the current version; `BROKEN` for an invalid one."""
 
@@ -116,7 +119,8 @@ BROKEN = "broken"
 _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
     f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, "
-    f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint, {CONTENT} binary, {ORIGINS} bigint"
+    f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint, {CONTENT} binary, {ORIGINS} bigint, "
+    f"{SINCE} string, {TRACKED} binary"
 )
 _SCHEMA = pa.schema(
     {
@@ -135,6 +139,8 @@ _SCHEMA = pa.schema(
         _FLAG: pa.int8(),
         CONTENT: pa.binary(),
         ORIGINS: pa.int64(),
+        SINCE: pa.string(),
+        TRACKED: pa.binary(),
     }
 )
 TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
@@ -378,15 +384,25 @@ class KeyReader:
             rest = rest[39:]
         return msgspec.json.encode(texts).decode()
 
-    def without_times(self, form: Form) -> tuple[Form, str | None]:
-        """Return a row of a table with history without the fields of its version, and its `UNTIL`."""
+    def without_times(self, form: Form) -> tuple[Form, str | None, str | None]:
+        """Return a row of a table with history without the fields of its version, its `UNTIL` and its `SINCE`."""
         if not self.rules.history or not isinstance(form, dict):
-            return form, None
+            return form, None, None
         start, until = (self._sequence_at(form, self.rules.times(name)) for name in (VALID_FROM, VALID_TO))
         is_open = form.get(VALID_TO) is None if self.parts else until is None
-        is_sound = form.get(IS_CURRENT) is is_open and is_open is (until is None) and start == self.sequence(form)
+        starts_itself = start == self.sequence(form) or (self.rules.is_tracking and start is not None)
+        is_sound = form.get(IS_CURRENT) is is_open and is_open is (until is None) and starts_itself
         rest = {name: value for name, value in form.items() if name not in VERSION_FIELDS}
-        return rest, (until or "") if is_sound else BROKEN
+        return rest, (until or "") if is_sound else BROKEN, start
+
+    def tracked(self, form: Form) -> bytes | None:
+        """Return the values of the tracked fields of a record or a row; None if every record is a version."""
+        rules = self.rules
+        if not rules.is_tracking:
+            return None
+        if rules.history_columns:
+            return digest([_value_at(form, path) for path in rules.history_columns])
+        return digest(_without(without_origin(form), [fold_path(path) for path in (*rules.untracked, (UNCHANGED,))]))
 
     def kept_form(self, form: Form) -> bytes | None:
         """Return a form as bytes if the row of its key is made from several forms."""
@@ -513,6 +529,19 @@ def _is_time(data_type: DataType) -> bool:
     return data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 
 
+def _without(form: Form, paths: Sequence[Path]) -> Form:
+    """Return a record without the values at some paths, which are folded, and without objects that had only those."""
+    if not isinstance(form, dict):
+        return form
+    rest: dict[str, Any] = {}
+    for name, value in form.items():
+        inner = [path[1:] for path in paths if path[:1] == fold_path((name,))]
+        if () not in inner:
+            kept = _without(value, inner) if inner else value
+            rest |= {} if inner and kept in (None, {}) else {name: kept}
+    return rest
+
+
 def _value_at(form: Form, path: Path) -> Any:
     for name in path:
         if not isinstance(form, dict):
@@ -596,6 +625,7 @@ def _record_rows(
                 ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
                 content = dict(zip((CONTENT, ORIGINS), reader.content(form, row[DIGEST]), strict=True))
                 flags = {FORM: reader.kept_form(form), _FLAG: flag_of(form, row.get(DELETES))}
+                flags |= {TRACKED: reader.tracked(form)}
                 yield _row(RECORD, **ours, **counts, **flags, **content)
 
     return _batches(rows())
@@ -714,9 +744,10 @@ def _version_rows(
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
         for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
             if is_chosen(key, limit):
-                order, (form, until) = reader.sequence(form), reader.without_times(form)
+                order, (form, until, since) = reader.sequence(form), reader.without_times(form)
                 whole = digest(form)
                 ours = {KEY: key, SEQUENCE: order, DIGEST: whole, VALUES: count_form(form), UNTIL: until}
+                ours |= {SINCE: since, TRACKED: reader.tracked(form)}
                 content, _ = reader.content(form, whole)
                 rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form), CONTENT: content}))
         yield from _batches(rows)
@@ -876,7 +907,8 @@ def _has_versions(
 ) -> bool:
     """Return whether a key has the versions that its events lead to, each until the next event."""
     if not records:
-        return Counter((row[DIGEST], row[UNTIL]) for row in before) == Counter((r[DIGEST], r[UNTIL]) for r in after)
+        was, now = (Counter((row[DIGEST], row[UNTIL], row[SINCE]) for row in rows) for rows in (before, after))
+        return was == now
     events: dict[Any, list[Mapping[str, Any]]] = {}
     found = {reader.order(row[SEQUENCE]): row for row in after}
     for row in (*before, *records, *deleted):
@@ -884,7 +916,7 @@ def _has_versions(
     if reader.rules.has_unchanged:
         events = _resolved(reader, events, found)
     times = sorted(events)
-    ends: dict[Any, Any] = dict(pairwise(times))
+    validity = _find_validity(reader, events, found)
     expected = {
         time: {row[DIGEST]: row for row in events[time]}
         for time in times
@@ -899,10 +931,42 @@ def _has_versions(
             continue
         if rows[version[DIGEST]][KIND] == RECORD:
             _count_kept(totals, rows[version[DIGEST]])
-        until = None if version[UNTIL] in ("", BROKEN) else reader.order(version[UNTIL])
-        is_right &= version[UNTIL] != BROKEN and until == ends.get(time)
+        since, until = (
+            None if text in (None, "", BROKEN) else reader.order(text) for text in (version[SINCE], version[UNTIL])
+        )
+        is_right &= version[UNTIL] != BROKEN and (since, until) == validity[time]
     totals["extra"] += len(after) - len(found) + len(found.keys() - expected.keys())
     return is_right
+
+
+def _find_validity(
+    reader: KeyReader, events: Mapping[Any, Sequence[Mapping[str, Any]]], found: Mapping[Any, Mapping[str, Any]]
+) -> dict[Any, tuple[Any, Any]]:
+    """Return from when until when the row of each event must be valid; None for no end.
+
+    Args:
+        found: The rows of the new version by their sequence. They say which of several events with one sequence counts.
+    """
+    times = sorted(events)
+    ends: dict[Any, Any] = dict(pairwise(times))
+    if not reader.rules.is_tracking:
+        return {time: (time, ends.get(time)) for time in times}
+    values = {time: _tracked_at(events[time], found.get(time)) for time in times}
+    validity, start = {}, None
+    for before, time in pairwise([None, *times]):
+        goes_on = before is not None and values[before] is not None and values[before] == values[time]
+        if goes_on:
+            validity[before] = (before, before)
+        start = start if goes_on else time
+        validity[time] = (start, ends.get(time))
+    return validity
+
+
+def _tracked_at(events: Sequence[Mapping[str, Any]], row: Mapping[str, Any] | None) -> bytes | None:
+    """Return the tracked values of the event that counts among some; None for a deletion, or if its row is missing."""
+    if row is None or any(event[IS_DELETE] for event in events):
+        return None
+    return next((event[TRACKED] for event in events if event[DIGEST] == row[DIGEST]), None)
 
 
 def _resolved(
@@ -920,7 +984,7 @@ def _resolved(
                 continue
             form = reader.put_on(last, msgspec.msgpack.decode(row[FORM]))
             forms[digest(form)] = form
-            resolved[time].append({**row, DIGEST: digest(form)})
+            resolved[time].append({**row, DIGEST: digest(form), TRACKED: reader.tracked(form)})
         is_gone = any(row[IS_DELETE] for row in events[time])
         version = found.get(time)
         last = None if is_gone or version is None else forms.get(version[DIGEST])

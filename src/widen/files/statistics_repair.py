@@ -60,11 +60,13 @@ class StatisticsRepair:
 
     Args:
         session: Returns the session; called only to read the footers of many files.
+        driver_files: The maximum number of files whose footers this process reads.
         read: How many footers were read.
         repaired: The paths of the files with other bounds.
     """
 
     session: Callable[[], Session]
+    driver_files: int = DRIVER_FOOTERS
     read: int = 0
     repaired: set[str] = field(default_factory=set)
     _checked: dict[tuple[str, str | None], str | None] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class StatisticsRepair:
         read = partial(read_footer, snapshot.store, frozenset(columns))
         paths = [snapshot.store.plain(add.path) for add in adds]
         self.read += len(paths)
-        for add, footer in zip(adds, read_files(self.session, read, paths, DRIVER_FOOTERS), strict=True):
+        for add, footer in zip(adds, read_files(self.session, read, paths, self.driver_files), strict=True):
             stats = take_bounds(add.stats, footer.stats, columns)
             self._checked[add.path, add.stats] = self._checked[add.path, stats] = stats
 

@@ -35,6 +35,7 @@ from widen.report.table_report import (
     ColumnCounts,
     ColumnOrigin,
     FileFacts,
+    InexactBounds,
     IntervalCount,
     IntervalRecord,
     LeafColumn,
@@ -49,12 +50,13 @@ from widen.report.text_format import brief_type
 from widen.schema.source_metadata import COMMENT, CORRUPT, EVOLVED_FROM, SOURCE, role_of
 
 if TYPE_CHECKING:
-    from widen.files import footers
+    from widen.files import footers, statistics_repair
     from widen.files.footers import LeafFooter
     from widen.frames.column_profile import ColumnFacts
     from widen.spark.spark_types import DataFrame
 else:
     footers = import_lazily("widen.files.footers")
+    statistics_repair = import_lazily("widen.files.statistics_repair")
 
 
 # Source fields with several columns, because the kinds of their values drifted.
@@ -291,6 +293,24 @@ def _read(store: LogStore, path: str, *, is_strict: bool) -> LeafFooter | None:
         return None
 
 
+def _count_inexact(snapshot: Snapshot, use: FooterUse) -> InexactBounds:
+    """Return how many files have inexact bounds; where too many may have them, no footer is read."""
+    from widen.spark.engine import open_session
+
+    columns = statistics_repair.doubtful_columns(snapshot)
+    files = snapshot.files()
+    count = statistics_repair.doubtful_files(files, columns).num_rows if columns else 0
+    if use is FooterUse.NONE or (use is FooterUse.AUTOMATIC and count > AUTOMATIC_FILES):
+        return InexactBounds(count, is_checked=not count)
+    repair = statistics_repair.StatisticsRepair(partial(open_session, None), driver_files=count)
+    try:
+        return InexactBounds(len(repair.find(snapshot)))
+    except (CorruptFile, StorageError):
+        if use is FooterUse.ALL:
+            raise
+        return InexactBounds(count, is_checked=False)
+
+
 def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -> Report:
     """Return the report of one version of a table, without reading rows.
 
@@ -328,6 +348,7 @@ def build_report(snapshot: Snapshot, footers: FooterUse = FooterUse.AUTOMATIC) -
         footers=from_footers,
         acknowledged=read_acknowledgements(snapshot.properties, snapshot.location),
         stopped=stopped,
+        inexact=_count_inexact(snapshot, footers),
     )
 
 

@@ -127,7 +127,7 @@ def summarize_report(report: Report) -> ReportSummary:
     recent = loads[-RECENT_LOADS:]
     decisions = sorted(_decisions(report, loads), key=lambda each: _URGENCY.index(each.status))
     parts = _health_checks(report, recent) if recent else ()
-    checks = (_load_check(recent), *parts, *_rounding_checks(recent))
+    checks = (_load_check(recent), *parts, *_rounding_checks(recent), *_bounds_checks(report))
     status = min((check.status for check in checks), key=_URGENCY.index)
     changes = tuple(_type_changes(report.intervals))
     first = recent[0].moment.version if recent else 0
@@ -219,6 +219,17 @@ def _rounding_checks(recent: Sequence[IntervalRecord]) -> tuple[Check, ...]:
     rounded = sum(each.rounded for each in recent)
     text = f"{count_noun(rounded, 'number')} of the last {_loads(recent)} rounded to double, as asked"
     return (Check("Rounded numbers", Status.OK, text),) if rounded else ()
+
+
+def _bounds_checks(report: Report) -> tuple[Check, ...]:
+    """Return the check of the bounds in the log; none where they are exact."""
+    files, is_checked = report.inexact.files, report.inexact.is_checked
+    which = f"of {count_noun(files, 'file')}" if is_checked else f"of up to {count_noun(files, 'file')}"
+    text = (
+        f"bounds in the log {which} are not the exact values: other readers may lose rows of a filter; "
+        f"`widen rewrite {report.command_name} --statistics` repairs them"
+    )
+    return (Check("Bounds", Status.WATCH, text),) if files else ()
 
 
 def _corrupt_status(recent: Sequence[IntervalRecord]) -> Status:

@@ -189,6 +189,18 @@ class StoppedField:
 
 
 @dataclass(frozen=True, slots=True)
+class InexactBounds:
+    """How many files have bounds in the log that are not the exact values of the file.
+
+    Args:
+        is_checked: Whether the footers say so; otherwise it is the number of files that may have such bounds.
+    """
+
+    files: int = 0
+    is_checked: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The contents of a table and its history.
 
@@ -204,6 +216,7 @@ class Report:
         options: The options that commands for the table need, e.g. its catalog.
         acknowledged: The decisions that were acknowledged.
         stopped: The fields that have stopped arriving, in schema order.
+        inexact: How many files have bounds in the log with which other readers may lose rows.
     """
 
     location: str
@@ -221,6 +234,7 @@ class Report:
     options: str = ""
     acknowledged: tuple[Acknowledgement, ...] = ()
     stopped: tuple[StoppedField, ...] = ()
+    inexact: InexactBounds = field(default_factory=InexactBounds)
 
     def is_acknowledged(self, subject: str, time_ms: int) -> bool:
         """Return whether what a commit of that time did was acknowledged under a subject."""

@@ -20,6 +20,7 @@ from widen.errors import OptionConflict
 from widen.files import statistics_repair
 from widen.log import exact_bounds
 from widen.log.log_store import LogStore
+from widen.report import build_report
 
 LONG = Decimal("90071992547409.93")
 VALUES = (LONG, -LONG, Decimal("1.25"), Decimal("9999999999999999.99"))
@@ -112,6 +113,20 @@ def test_several_commits_and_a_file_that_another_one_removes(tmp_path: Path, mon
     assert bounds(table) == sorted((value,) * 4 for value in left)
     assert sorted(table.to_arrow()["c"].to_pylist()) == sorted(left)
     assert len(reads) == len(set(reads))
+
+
+def test_the_report_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = decimals(tmp_path)
+    checks = {each["name"]: each for each in run_json("report", str(tmp_path))["summary"]["checks"]}
+    assert checks["Bounds"]["status"] == "watch"
+    assert "of 3 files" in checks["Bounds"]["text"]
+    assert f"widen rewrite {tmp_path} --statistics" in checks["Bounds"]["text"]
+    monkeypatch.setattr(build_report, "AUTOMATIC_FILES", 2)
+    assert "of up to 3 files" in run("report", str(tmp_path)).stdout
+    assert "of 3 files" in run("report", str(tmp_path), "--footers").stdout
+    table.rewrite(statistics=True)
+    checks = {each["name"]: each for each in run_json("report", str(tmp_path), "--footers")["summary"]["checks"]}
+    assert "Bounds" not in checks
 
 
 def test_a_table_with_nothing_to_doubt_reads_no_footer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ use crate::columns::{Column, MapColumn, RecordColumn, Scalar};
 use crate::numbers::{self, Number};
 use crate::record_shape::{apply_plan, kinds, Field, Hollow, InvalidPlan, RecordPlan, Take};
 use crate::scanner::{Fit, Refused, Scanner, MAX_LEVELS};
+use crate::spellings::{read_time, Spelled};
 use crate::times::{parse_temporal, Temporal};
 
 /// Decodes the records that fit the columns.
@@ -317,7 +318,7 @@ impl<'t> Reader<'t, '_> {
         if byte == b'"' {
             let token = self.scanner.string()?;
             let text = self.scanner.unescaped(token, self.scratch)?;
-            let (kind, scalar) = string_kind(field, text);
+            let (kind, scalar) = string_kind(field, text)?;
             return put_scalar(columns, field, row, kind, scalar);
         }
         let (kind, scalar) = self.number_or_word(byte)?;
@@ -505,19 +506,30 @@ fn pad_arrays(columns: &mut [Column], field: &Field, row: usize, kind: u16) -> F
     }
 }
 
-fn string_kind<'t>(field: &Field, text: &'t [u8]) -> (u16, Scalar<'t>) {
-    let (dates, instants) = (
-        field.has_instants || field.has_local_times,
-        field.has_instants,
-    );
-    match temporal_kind(text).filter(|_| dates) {
-        Some((kinds::TIMESTAMP, _)) if !instants => (kinds::STRING, Scalar::Text(text)),
-        Some((kinds::LOCAL_TIME, _)) if !field.has_local_times => {
-            (kinds::STRING, Scalar::Text(text))
-        }
-        Some(temporal) => temporal,
-        None => (kinds::STRING, Scalar::Text(text)),
+fn string_kind<'t>(field: &Field, text: &'t [u8]) -> Fit<(u16, Scalar<'t>)> {
+    let as_text = (kinds::STRING, Scalar::Text(text));
+    if !field.has_instants && !field.has_local_times {
+        return Ok(as_text);
     }
+    let mut temporal = parse_temporal(text);
+    if temporal.is_none() && field.spells_any {
+        temporal = read_time(text).map(|time| match time {
+            Spelled::Instant(micros) => Temporal::Instant(micros),
+            Spelled::LocalTime(micros) => Temporal::LocalTime(micros),
+        });
+    }
+    Ok(match temporal {
+        Some(Temporal::Date(day)) => (kinds::DATE, Scalar::Date(day, text)),
+        Some(Temporal::Instant(micros)) if field.has_instants => {
+            (kinds::TIMESTAMP, Scalar::Timestamp(micros, text))
+        }
+        Some(Temporal::LocalTime(micros)) if field.has_local_times => {
+            (kinds::LOCAL_TIME, Scalar::LocalTime(micros, text))
+        }
+        // Python knows the zone.
+        Some(Temporal::LocalTime(_)) if field.has_zone => return Err(Refused),
+        _ => as_text,
+    })
 }
 
 #[inline(always)]

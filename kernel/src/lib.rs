@@ -5,6 +5,7 @@ mod decoder;
 mod numbers;
 mod record_shape;
 mod scanner;
+mod spellings;
 mod text_kinds;
 mod times;
 

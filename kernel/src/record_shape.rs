@@ -68,6 +68,9 @@ pub struct FieldPlan {
     /// Whether strings are read as dates and timestamps, and as timestamps without a time zone.
     pub has_instants: bool,
     pub has_local_times: bool,
+    /// Whether times in other spellings are read, and times without a zone in one that Python knows.
+    pub spells_any: bool,
+    pub has_zone: bool,
     /// What a field without a column may be: `NULL`, `EMPTY_ARRAY` and `EMPTY_RECORD`.
     pub empties: u16,
     /// The fields of a record without a column, which have none either.
@@ -100,6 +103,8 @@ pub struct Field {
     pub routes_items: bool,
     pub has_instants: bool,
     pub has_local_times: bool,
+    pub spells_any: bool,
+    pub has_zone: bool,
     pub hollow: Hollow,
     /// Whether the only column takes every value in its own form, so that nothing has to be routed.
     pub is_single: bool,
@@ -234,6 +239,8 @@ impl Field {
             routes_items: plan.routes_items,
             has_instants: plan.has_instants,
             has_local_times: plan.has_local_times,
+            spells_any: plan.spells_any,
+            has_zone: plan.has_zone,
             hollow: Hollow::new(plan),
             is_single,
             key: key.into(),

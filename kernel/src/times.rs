@@ -16,8 +16,8 @@ pub enum Temporal {
 pub const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The first and the last day that Python has: those of the years 1 and 9999.
-const MIN_DAY: i64 = -719_162;
-const MAX_DAY: i64 = 2_932_896;
+pub const MIN_DAY: i64 = -719_162;
+pub const MAX_DAY: i64 = 2_932_896;
 
 pub fn parse_temporal(text: &[u8]) -> Option<Temporal> {
     // Most strings end here.
@@ -84,6 +84,11 @@ fn parse_date(text: &[u8]) -> Option<i32> {
         number(&text[5..7])?,
         number(&text[8..10])?,
     );
+    day_number(year, month, day).map(|day| day as i32)
+}
+
+/// Return the days from 1970-01-01 to a day; None for a day that the calendar lacks, or before the year 1.
+pub fn day_number(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         2 => 28 + i64::from(is_leap),
@@ -101,7 +106,7 @@ fn parse_date(text: &[u8]) -> Option<i32> {
         (year - 1, month + 9)
     };
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
-    Some((days - 719_468) as i32)
+    Some(days - 719_468)
 }
 
 fn number(digits: &[u8]) -> Option<i64> {

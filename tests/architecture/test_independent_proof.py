@@ -32,6 +32,7 @@ DECLARATIONS = {
     "widen.json.document": {"BOM"},
     "widen.json.record_path": {"RecordPath"},
     "widen.json.dialect": {"Dialect"},
+    "widen.json.time_spellings": {"ISO", "TimeSpelling"},
 }
 """What both sides are told by the policy: values and names, and no function."""
 

@@ -28,7 +28,7 @@ from widen.rows.row import Row, build_routes, find_violations, fixed_column_rout
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import RESCUED, role_field
 
-RECORDS = int(os.environ.get("WIDEN_KERNEL_RECORDS", "100000"))
+RECORDS = int(os.environ.get("WIDEN_KERNEL_RECORDS", "112000"))
 ROUND = 1_000
 """Records of one round: of one table, its policy and one seed."""
 
@@ -113,9 +113,13 @@ def check_rounds(name: str, records: int, **how: Any) -> Share:
     return share
 
 
-LEAST_SHARES = {"fixed": 0.25, "fixed, with siblings": 0.15, "hollow, hidden": 0.1} | dict.fromkeys(
-    ("several columns, new", "several columns, widened, new"), 0.2
-)
+LEAST_SHARES = {
+    "fixed": 0.25,
+    "fixed, with siblings": 0.15,
+    "hollow, hidden": 0.1,
+    "spellings": 0.1,
+    "spellings, new": 0.4,
+} | dict.fromkeys(("several columns, new", "several columns, widened, new"), 0.2)
 """The share of records that the kernel accepts at least, where it is not half of them: most records of the first two
 lack a required field or do not fit, those of the third have a field that is excluded inside a record without a column,
 and those of the others have arrays and records, or integers that a double rounds, in new columns.

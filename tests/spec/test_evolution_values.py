@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from widen.evolution.plan import Grade, Plan
 from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Policy, TextForm
 from widen.json.observation import Observation, observe_schema
 from widen.model.schema_json import parse_type
-from widen.model.types import LONG, ArrayType, DataType, Field, StructType
+from widen.model.types import LONG, TIMESTAMP, ArrayType, DataType, Field, StructType
 from widen.proof.expected_values import ExpectedRecord
 from widen.proof.json_reader import read_records
 from widen.schema.source_metadata import TableFormat
@@ -216,6 +217,23 @@ def test_d5_the_unit_of_an_epoch_is_told_by_its_size_unless_it_was_said() -> Non
     said = Policy(Mode.SPLIT, epoch_units={("a",): EpochUnit.MILLISECONDS})
     _, rows = run(said, ["5000"], table=table)
     assert rows == [{"a": datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc), "a_long": 5000}]
+
+
+def test_d5_integers_of_a_pinned_timestamp_with_a_unit_are_timestamps_and_nothing_else() -> None:
+    policy = Policy(pins={("a",): TIMESTAMP}, epoch_units={("a",): EpochUnit.MILLISECONDS})
+    plan, rows = run(policy, ["5000", "null", '"1970-01-01T00:00:05Z"'])
+    assert columns(plan.schema) == ["a:timestamp"]
+    five = datetime(1970, 1, 1, 0, 0, 5, tzinfo=timezone.utc)
+    assert rows == [{"a": five}, {}, {"a": five}]
+    # 10000-01-01, and numbers that are not integers, are in no timestamp.
+    plan, rows = run(policy, ["5000"], ["253402300800000", "5000"])
+    assert columns(plan.schema) == ["a:timestamp", "a_long:long"]
+    assert rows == [{"a": five}, {"a_long": 253402300800000}, {"a": five, "a_long": 5000}]
+    assert columns(run(policy, ["5.5"])[0].schema) == ["a:timestamp", "a_double:double"]
+    # Without the pin, or the unit, the integer is kept as well (U16).
+    for other in (replace(policy, pins={}), replace(policy, epoch_units={})):
+        plan, _ = run(other, ["5000"], table=declared("a: timestamp"))
+        assert len(plan.schema.fields) == 2
 
 
 def test_d5_a_date_is_days_and_an_instant_milliseconds_where_that_is_exact() -> None:

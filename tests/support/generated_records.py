@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from support.drift import KEYS, NUMBERS, STRINGS
+from support.time_texts import time_text
 from widen.batches.text_tasks import drain_arrow_batches
 from widen.evolution.evolve import evolve, merge_pass
 from widen.evolution.policy import EpochUnit, FixedColumn, Mode, Numbers, Policy, TextForm
 from widen.files.arrow_types import to_arrow_schema
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation
+from widen.json.time_spellings import TimeSpelling
 from widen.model.schema_json import parse_type
-from widen.model.types import StructType
+from widen.model.types import TIMESTAMP, StructType
 from widen.rows.row_builder import RowBuilder
 
 Make = Callable[[random.Random], str]
@@ -62,6 +64,10 @@ def long_decimal(chance: random.Random) -> str:
     return (
         f"{chance.choice(['', '-'])}{chance.randint(10**13, 10**15)}.{chance.randint(0, 999):03}{chance.randint(1, 9)}"
     )
+
+
+def spelled(chance: random.Random) -> str:
+    return json.dumps(time_text(chance))
 
 
 def epoch(chance: random.Random) -> str:
@@ -245,11 +251,42 @@ SETTINGS = {
         {"day": day, "at": instant, "here": local_time, "some": one_of(day, word, instant, number(0, 9)), "s": word},
         policy=Policy(Mode.SPLIT, date_fields=DATED, local_time_fields=DATED),
     ),
+    "spellings": Setting(
+        {"at": one_of(spelled, spelled, word), "here": one_of(spelled, local_time), "l": array(spelled), "s": word},
+        "struct<at: timestamp, here: timestamp_ntz, s: string>",
+        Policy(date_fields=DATED, local_time_fields=frozenset([("here",)]), spelling=TimeSpelling(is_any=True)),
+    ),
+    "spellings, new": Setting(
+        {"at": spelled, "zoned": one_of(spelled, local_time)},
+        policy=Policy(date_fields=DATED, spelling=TimeSpelling(is_any=True, zone="Europe/Berlin")),
+        is_new=True,
+    ),
     "dates, new": Setting({"day": day, "at": one_of(instant, word)}, policy=Policy(date_fields=DATED), is_new=True),
     "epochs": Setting(
         {"at": one_of(epoch, instant), "ms": one_of(epoch, instant), "n": epoch},
         "struct<at: timestamp, ms: timestamp>",
         Policy(date_fields=DATED, epoch_units={("ms",): EpochUnit.MILLISECONDS}),
+    ),
+    "epochs, pinned": Setting(
+        {
+            "at": one_of(number(-(10**10), 10**10), instant),
+            "ms": one_of(number(0, 10**14), number(0, 9)),
+            "us": number(0, 10**16),
+            "old": one_of(*[number(0, 10**9)] * 9, epoch),
+            "o": record(s=number(0, 10**9)),
+        },
+        "struct<ms: timestamp, old: timestamp, old_long: bigint>",
+        Policy(
+            pins=dict.fromkeys([("at",), ("ms",), ("us",), ("old",), ("o", "s")], TIMESTAMP),
+            epoch_units={
+                ("at",): EpochUnit.SECONDS,
+                ("ms",): EpochUnit.MILLISECONDS,
+                ("us",): EpochUnit.MICROSECONDS,
+                ("old",): EpochUnit.NANOSECONDS,
+                ("o", "s"): EpochUnit.MILLISECONDS,
+            },
+        ),
+        {"old_long": "old"},
     ),
     "doubles": Setting({"d": one_of(fraction, money), "n": number(0, 2**62)}, policy=Policy(numbers=Numbers.DOUBLE)),
     "decimals": Setting({"d": one_of(fraction, money), "x": money}, policy=Policy(numbers=Numbers.DECIMAL)),

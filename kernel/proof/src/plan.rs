@@ -36,6 +36,8 @@ pub struct ColumnPlan {
     pub scale: i64,
     /// Whether integers may stand in this timestamp column alone.
     pub has_epochs: bool,
+    /// The unit of these integers.
+    pub unit_nanos: i64,
     pub has_booleans_as_numbers: bool,
     /// Whether the policy lets this column of doubles round.
     pub rounds: bool,
@@ -61,6 +63,8 @@ pub struct FieldPlan {
     pub refuses_strings: bool,
     pub has_dates: bool,
     pub has_local_times: bool,
+    /// Whether times may be in other spellings, or without a zone.
+    pub has_spellings: bool,
 }
 
 /// The fields of a record.

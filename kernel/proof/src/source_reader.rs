@@ -9,7 +9,7 @@ use crate::csv::is_value;
 use crate::number::{Canonical, Token, MAX_DECIMAL_DIGITS};
 use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::{unescape, write_string, Cursor, Keys, MAX_LEVELS};
-use crate::time::{classify, trim_time, Temporal};
+use crate::time::{classify, may_be_time, trim_time, write_time, Temporal};
 use crate::{DigestSum, Fit, Refused};
 
 const MASK: &[u8] = b"***";
@@ -83,6 +83,7 @@ struct Column {
     dim: usize,
     kind: Kind,
     has_epochs: bool,
+    unit_nanos: i64,
     has_booleans_as_numbers: bool,
     rounds: bool,
     /// The field of the values of a map.
@@ -178,6 +179,7 @@ impl SourceReader {
             dim: plan.dim,
             kind: plan.kind()?,
             has_epochs: plan.has_epochs,
+            unit_nanos: plan.unit_nanos,
             has_booleans_as_numbers: plan.has_booleans_as_numbers,
             rounds: plan.rounds,
             entries,
@@ -655,6 +657,9 @@ impl SourceReader {
             Temporal::Timestamp if !plan.has_dates => Temporal::Text,
             kind => kind,
         };
+        if kind == Temporal::Text && plan.has_spellings && may_be_time(text) {
+            return Err(Refused);
+        }
         let columns = &self.fields[field].columns;
         let here = columns.iter().filter(|column| column.dim == dim);
         let mut form: Option<(Vec<u8>, bool)> = None;
@@ -803,7 +808,22 @@ fn write_number(column: &Column, token: &Token, out: &mut Vec<u8>) -> Fit<Option
             Ok(Some(has_scale || is_canonical))
         }
         Kind::Float => Err(Refused),
-        Kind::Timestamp if column.has_epochs => Err(Refused),
+        Kind::Timestamp if column.has_epochs => {
+            let Some(value) = is_whole.then(|| number.to_integer()).flatten() else {
+                return Ok(None);
+            };
+            let nanos = i128::from(value) * i128::from(column.unit_nanos);
+            // Python decides about times between microseconds, and outside of the years 1 to 9999.
+            let micros = i64::try_from(nanos / 1000).map_err(|_| Refused)?;
+            if nanos % 1000 != 0 {
+                return Err(Refused);
+            }
+            let mut time = Vec::with_capacity(32);
+            write_time(micros, &mut time)?;
+            time.push(b'Z');
+            write_string(&time, out);
+            Ok(Some(false))
+        }
         _ => Ok(None),
     }
 }

@@ -31,6 +31,14 @@ pub fn classify(text: &[u8]) -> Temporal {
     }
 }
 
+/// Return whether a text may be a time in another spelling, which Python reads: none is shorter or longer.
+pub fn may_be_time(text: &[u8]) -> bool {
+    let begins = |byte: &u8| byte.is_ascii_digit() || b"MTWFS".contains(byte);
+    (13..=41).contains(&text.len())
+        && text.first().is_some_and(begins)
+        && text.iter().any(|byte| b":T".contains(byte))
+}
+
 /// Return what follows the seconds and their fraction; None if there is no time of day.
 fn clock_end(text: &[u8]) -> Option<&[u8]> {
     let clock = text.get(10..19)?;

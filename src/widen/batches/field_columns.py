@@ -118,7 +118,8 @@ def _split_kinds(kinds: pa.Array, field: ScalarField) -> dict[type, pa.Array]:
     counts = {each["values"]: each["counts"] for each in pc.value_counts(kinds).to_pylist()}
     masks = {}
     for python_type, bits in _BITS.items():
-        found = [bit for bit in bits if bit in counts and not (bit == DATE and field.has_dates)]
+        is_open = python_type is str and field.has_spellings
+        found = [bit for bit in bits if bit in counts and not (is_open or (bit == DATE and field.has_dates))]
         if sum(counts[bit] for bit in found) == len(kinds) - kinds.null_count:
             return {python_type: kinds.is_valid()}
         if found:
@@ -145,7 +146,9 @@ def _match_kinds(texts: pa.Array, detects: str, field: ScalarField) -> dict[type
     if is_token is not None and is_token.true_count:
         masks = {str: pc.and_(valid, pc.invert(is_token)), bool: _matches(texts, _BOOLEAN)}
         masks |= {int: _matches(texts, _INTEGER), float: _matches(texts, _FRACTION)}
-    if field.has_dates:
+    if field.has_spellings:
+        del masks[str]
+    elif field.has_dates:
         masks[str] = pc.and_(masks[str], pc.invert(_matches(texts, _DATE_BEGIN)))
     return masks
 

@@ -29,6 +29,7 @@ from widen.json.field_rules import (
 from widen.json.kinds import BINARY_WORD, MAP_WORD, word_of
 from widen.json.observation import RecordObservation
 from widen.json.record_path import RecordPath
+from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import Path, as_nullable, fold_path, parse_path
 from widen.model.schema_json import parse_type
 from widen.model.types import (
@@ -135,6 +136,11 @@ class EpochUnit(str, Enum):
     MICROSECONDS = "us"
     NANOSECONDS = "ns"
 
+    @property
+    def nanos(self) -> int:
+        """How many nanoseconds the unit has."""
+        return {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[self.value]
+
 
 class Numbers(str, Enum):
     """What fractions become."""
@@ -196,8 +202,9 @@ class Policy:
         table_format: The format of the table, which decides what can be widened in place.
         date_fields: The fields that convert strings in and below them if they are ISO 8601 dates or timestamps.
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
+        spelling: Which spellings of times are read, wherever strings are read as dates or timestamps.
         epoch_units: For single fields, the unit of integers that become timestamps. For other fields the magnitude of a
-            value decides.
+            value decides. Where the field is also pinned to a timestamp, such integers are timestamps and nothing else.
         fixed_columns: The columns that must not be rerouted, by their path in the table.
         samples: How plans, events and commits show sample values.
         included: The top-level fields that are read; None for all.
@@ -231,6 +238,7 @@ class Policy:
     table_format: TableFormat = TableFormat.DELTA
     date_fields: frozenset[Path] = frozenset()
     local_time_fields: frozenset[Path] = frozenset()
+    spelling: TimeSpelling = ISO
     epoch_units: Mapping[Path, EpochUnit] = field(default_factory=dict)
     excluded: frozenset[Path] = frozenset()
     masked: frozenset[Path] = frozenset()
@@ -316,6 +324,13 @@ class Policy:
             if isinstance(pin, Mode):
                 return pin
         return self.mode
+
+    def reads_epochs(self, source: Path) -> bool:
+        """Return whether integers of a field are timestamps: it is pinned to this type, and their unit is known.
+
+        Source: docs/evolution-rules.md#d5
+        """
+        return source in self.epoch_units and self.pins.get(source) == TIMESTAMP
 
     def type_of(self, source: Path) -> DataType | None:
         """Return the type that a field is pinned to; None if it has no such pin."""
@@ -434,6 +449,9 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
             _add_pin_rules(root.at(source), pin)
     for source in policy.date_fields:
         root.at(source).is_dated = True
+    for source, unit in policy.epoch_units.items():
+        if policy.reads_epochs(source):
+            root.at(source).epoch_nanos = unit.nanos
     for source in policy.local_time_fields:
         root.at(source).has_local_times = True
     # Masks and exclusions come last: no other rule may bring a hidden value back.
@@ -442,7 +460,7 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
         for source in sorted(sources):
             node = hidden.at(source)
             node.take, node.source = take, source
-    return root.build(FieldRules(included=policy.included_names), hidden)
+    return root.build(FieldRules(included=policy.included_names, spelling=policy.spelling), hidden)
 
 
 def unseen_hidden_fields(policy: Policy, schema: StructType) -> frozenset[Path]:
@@ -495,7 +513,9 @@ def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
     """
     fields = {*_fields_of_types(schema, None, ())}
     pins = {source: pin for source, pin in policy.pins.items() if source not in fields or not _is_temporal(pin)}
-    declared = replace(policy, date_fields=frozenset(), local_time_fields=frozenset(), pins=pins)
+    declared = replace(
+        policy, date_fields=frozenset(), local_time_fields=frozenset(), pins=pins, epoch_units={}, spelling=ISO
+    )
     return build_field_rules(schema, for_file_fields(with_time_fields(declared, schema)))
 
 
@@ -511,6 +531,7 @@ class _RuleNode:
     maps: int = 0
     is_dated: bool = False
     has_local_times: bool = False
+    epoch_nanos: int = 0
     below: dict[str, _RuleNode] = field(default_factory=dict)
 
     def at(self, source: Path) -> _RuleNode:
@@ -522,7 +543,7 @@ class _RuleNode:
     def build(self, above: FieldRules, hidden: _HiddenNode) -> FieldRules:
         """Return the rules of the node, given those that it inherits, and what is hidden here and below."""
         is_dated, has_local_times = self.is_dated or above.is_dated, self.has_local_times or above.has_local_times
-        inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times)
+        inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times, spelling=above.spelling)
         hidden_below = {name: _RuleNode().build(inherited, each) for name, each in hidden.below.items()}
         below = {
             key: node.build(inherited, hidden.below.get(similarity_key(key), _NOTHING_HIDDEN))
@@ -531,7 +552,16 @@ class _RuleNode:
         kept = {key: each for key, each in below.items() if each != hidden_below.get(similarity_key(key), inherited)}
         take = hidden.take or self.take
         rules = FieldRules(
-            take, self.maps, is_dated, has_local_times, kept, hidden_below, hidden.source, above.included
+            take,
+            self.maps,
+            is_dated,
+            has_local_times,
+            self.epoch_nanos,
+            above.spelling,
+            kept,
+            hidden_below,
+            hidden.source,
+            above.included,
         )
         return PLAIN if rules.is_plain else rules
 

@@ -256,6 +256,21 @@ class FieldOptions(GrowthOptions, NanOptions, total=False):
         flag="--detect-dates/--no-detect-dates",
         help="Read strings that are dates or UTC timestamps as dates and timestamps.",
         setting="true, false or a list of fields")]
+    date_spellings: Annotated[str | None, Option(
+        "Which strings are timestamps where strings are read as such: ``exact`` (ISO 8601 in UTC, which a timestamp "
+        "gives back; the default), or ``any`` of the spellings that say their instant, e.g. "
+        "``2024-01-02 03:04:05+0200`` and ``Tue, 02 Jan 2024 03:04:05 +0200``. The table then has the instant and not "
+        "the spelling, and the proof counts it as converted.",
+        choices=("exact", "any"),
+        help="With --detect-dates, or a pin to timestamp: read only ISO 8601 in UTC (exact, the default), or any "
+        "spelling that says its instant, with offsets, spaces, or as in mails.")]
+    time_zone: Annotated[str | None, Option(
+        "The time zone of timestamps that name none, e.g. ``Europe/Berlin``. Without it they are not instants, and "
+        "stay strings. So does a time that the zone does not have, or has twice.",
+        metavar="ZONE",
+        help="The time zone of timestamps that name none, e.g. Europe/Berlin; a time that it lacks or has twice stays "
+        "a string.",
+        setting="the name of a time zone, e.g. Europe/Berlin")]
     detect_maps: Annotated[bool | None, Option(
         "Whether the objects of a new field become maps if they have many keys, few of them in each object, with "
         "values of one shape. Otherwise each key becomes a column, and the plan says so.",
@@ -263,7 +278,8 @@ class FieldOptions(GrowthOptions, NanOptions, total=False):
         help="Read objects as maps if they have many different keys, but only a few each.")]
     epoch_unit: Annotated[Mapping[str, str] | None, Option(
         "The unit of integers that go to a timestamp column, by field path: ``s``, ``ms``, ``us`` or ``ns``; by "
-        "default their size decides.",
+        "default their size decides. In JSON and CSV, the integers of a field that is also pinned to ``timestamp`` are "
+        "timestamps and get no second column.",
         metavar="FIELD=UNIT",
         help="The unit of integers in a timestamp field: s, ms, us or ns; can be repeated.",
         setting="a table of fields, each with s, ms, us or ns")]

@@ -38,6 +38,7 @@ from widen.json.document import corrupt_words
 from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.json.record_path import ALL, RecordPath, parse_record_path
+from widen.json.time_spellings import TimeSpelling, parse_zone
 from widen.model.argument_types import has_type, parse_choice
 from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
@@ -117,6 +118,10 @@ def _override(policy: Policy, given: _PolicySource) -> Policy:
         max_columns=_parse_scalar(given, "max_columns", policy.max_columns, _parse_integer),
         max_keys=_parse_scalar(given, "max_keys", policy.max_keys, _parse_integer),
         date_fields=_parse_scalar(given, "detect_dates", policy.date_fields, _parse_date_fields),
+        spelling=TimeSpelling(
+            _parse_scalar(given, "date_spellings", policy.spelling.is_any, _parse_date_spellings),
+            _parse_scalar(given, "time_zone", policy.spelling.zone, parse_zone),
+        ),
         epoch_units={**policy.epoch_units, **_parse_table(given, "epoch_unit", parse_unit)},
         excluded=policy.excluded | _parse_scalar(given, "exclude", _NO_FIELDS, _parse_sources),
         masked=policy.masked | _parse_scalar(given, "mask", _NO_FIELDS, _parse_sources),
@@ -192,6 +197,12 @@ def _parse_date_fields(place: str, value: object) -> frozenset[Path]:
     return (
         (frozenset([ANYWHERE]) if value else frozenset()) if isinstance(value, bool) else _parse_sources(place, value)
     )
+
+
+def _parse_date_spellings(place: str, value: object) -> bool:
+    if value not in ("exact", "any"):
+        raise InvalidOption(option=place, value=value, expected=f"Must be {SETTINGS['date_spellings']}.")
+    return value == "any"
 
 
 def _parse_samples(place: str, value: object) -> Samples:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from json.encoder import encode_basestring
 from typing import Any, NoReturn, TypeAlias
 
@@ -45,15 +46,32 @@ class DateText(str):
 
 
 class TimestampText(str):
-    """A string that is read as a timestamp, in the spelling of the source."""
+    """A string that is read as a timestamp, in the spelling of the source.
+
+    Attributes:
+        moment: The instant, in UTC without a time zone; only set if the text is not in the form of ISO 8601 that
+            `widen.json.kinds.parse_instant` reads.
+    """
+
+    __slots__ = ("moment",)
+    moment: datetime
+
+
+class EpochNumber(TimestampText):
+    """An integer that is read as a timestamp, in the spelling of the source; `document_to_json` writes a number."""
 
     __slots__ = ()
 
 
 class LocalTimeText(str):
-    """A string that is read as a timestamp without a time zone, in the spelling of the source."""
+    """A string that is read as a timestamp without a time zone, in the spelling of the source.
 
-    __slots__ = ()
+    Attributes:
+        moment: The time; see `TimestampText`.
+    """
+
+    __slots__ = ("moment",)
+    moment: datetime
 
 
 class MapEntries(dict[str, "JsonDocument"]):
@@ -99,7 +117,7 @@ _OF_LINES = (not_a_record("JSON", ""), not_a_record("CSV", ""))
 JsonDocument: TypeAlias = Any
 """A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are also documents.
 
-After `widen.json.field_rules.FieldRules` are applied, a str may be a DateText, a TimestampText or a
+After `widen.json.field_rules.FieldRules` are applied, a str may be a DateText, a TimestampText, an EpochNumber or a
 LocalTimeText, and a dict may be MapEntries.
 """
 
@@ -168,7 +186,9 @@ def parse_nested(text: JsonText) -> JsonDocument:
 def document_to_json(document: JsonDocument) -> str:
     """Return the JSON text of a document, with the numbers in their original spelling."""
     if isinstance(document, str):
-        return str(document) if isinstance(document, (JsonNumber, JsonText)) else encode_basestring(document)
+        return (
+            str(document) if isinstance(document, (JsonNumber, JsonText, EpochNumber)) else encode_basestring(document)
+        )
     if isinstance(document, dict):
         fields = [f"{document_to_json(key)}:{document_to_json(value)}" for key, value in document.items()]
         return "{" + ",".join(fields) + "}"

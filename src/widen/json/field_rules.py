@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
-from itertools import product
 from typing import Any, TypeVar
 from urllib.parse import unquote, unquote_to_bytes
 
-from widen.json.document import JsonDocument, JsonText, MapEntries, document_to_json, parse_nested
-from widen.json.kinds import parse_temporal
+from widen.json.document import JsonDocument, JsonNumber, JsonText, MapEntries, document_to_json, parse_nested
+from widen.json.kinds import parse_temporal, read_epoch
+from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import Path
 from widen.model.types import similarity_key
 from widen.protocol.partition_values import HIVE_NULL
@@ -53,8 +53,11 @@ class FieldRules:
         maps: How many nested levels of objects are read as maps; arrays between them do not count as levels.
         is_dated: Whether strings that are dates or timestamps are read as such, at any depth.
         has_local_times: The same for strings that are dates or timestamps without a time zone.
+        epoch_nanos: The unit of the integers that are read as timestamps; 0 if they are not. Items of arrays and
+            entries of maps never are.
+        spelling: Which spellings of times are read, at any depth.
         below: The rules for nested fields by name. Map keys and array positions are not part of the path. A nested
-            field without an entry inherits only ``is_dated`` and ``has_local_times``.
+            field without an entry inherits only ``is_dated``, ``has_local_times`` and ``spelling``.
         hidden: The rules for nested fields that are masked or excluded, or have such a field below, by folded name: a
             field that hides values does so however its name is capitalized. They apply to fields without an entry in
             ``below``, and to keys of maps.
@@ -66,6 +69,8 @@ class FieldRules:
     maps: int = 0
     is_dated: bool = False
     has_local_times: bool = False
+    epoch_nanos: int = 0
+    spelling: TimeSpelling = ISO
     below: Mapping[str, FieldRules] = field(default_factory=dict)
     hidden: Mapping[str, FieldRules] = field(default_factory=dict)
     source: Path = ()
@@ -75,7 +80,7 @@ class FieldRules:
     def is_plain(self) -> bool:
         """Whether no value changes."""
         is_open = self.take is FieldRule.AS_IS and self.included is None
-        return is_open and not (self.maps or self.reads_times or self.below or self.hidden)
+        return is_open and not (self.maps or self.reads_times or self.epoch_nanos or self.below or self.hidden)
 
     @property
     def is_hidden(self) -> bool:
@@ -98,7 +103,7 @@ class FieldRules:
         rules = self.below.get(key)
         if rules is None and self.hidden:
             rules = self.hidden.get(similarity_key(key))
-        return rules if rules is not None else _INHERITED[self.is_dated, self.has_local_times]
+        return rules if rules is not None else _inherited(self.is_dated, self.has_local_times, self.spelling)
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
         """Return a record with the rules applied.
@@ -117,6 +122,8 @@ class FieldRules:
             return value
         if self.take is FieldRule.MASKED:
             return MASK
+        if self.epoch_nanos and type(value) is JsonNumber:
+            return read_epoch(value, self.epoch_nanos)
         nested = self._apply_nested(value, self.maps)
         is_text = self.take is FieldRule.AS_JSON or (
             self.take is FieldRule.AS_TEXT and isinstance(nested, (dict, list))
@@ -138,7 +145,9 @@ class FieldRules:
 
     def parse_temporal(self, text: str) -> str:
         """Return a string as the date or the timestamp that it is, otherwise unchanged."""
-        return parse_temporal(text, has_instants=self.is_dated, has_local_times=self.has_local_times)
+        return parse_temporal(
+            text, has_instants=self.is_dated, has_local_times=self.has_local_times, spelling=self.spelling
+        )
 
     def _to_map(self, entries: dict[str, Any], maps: int) -> MapEntries:
         """Return an object as a map. Rules that exclude or mask a name also apply to its keys."""
@@ -182,10 +191,10 @@ class FieldRules:
 PLAIN = FieldRules()
 NOT_INCLUDED = FieldRules(FieldRule.LEFT_OUT)
 
-_INHERITED: Mapping[tuple[bool, bool], FieldRules] = {
-    (is_dated, has_local_times): FieldRules(is_dated=is_dated, has_local_times=has_local_times)
-    for is_dated, has_local_times in product((False, True), repeat=2)
-}
+
+@lru_cache(maxsize=64)
+def _inherited(is_dated: bool, has_local_times: bool, spelling: TimeSpelling) -> FieldRules:
+    return FieldRules(is_dated=is_dated, has_local_times=has_local_times, spelling=spelling)
 
 
 # Fields that records get from their file: its ``key=value`` folders, its path and the time of the load.

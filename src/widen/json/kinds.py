@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from widen.json.document import DateText, LocalTimeText, TimestampText
+from widen.json.document import DateText, EpochNumber, JsonDocument, JsonNumber, LocalTimeText, TimestampText
+from widen.json.time_spellings import ISO, TimeSpelling, read_time, to_moment
 from widen.model.types import (
     BINARY,
     BOOLEAN,
@@ -269,7 +270,8 @@ def _digits(value: Decimal) -> tuple[int, int]:
 # A string is recognized only if a date or timestamp column keeps its full meaning: a day of the calendar, or a time
 # with at most six digits after the second. A timestamp column takes instants in UTC. A column of timestamps without
 # a time zone takes local times, which name no zone. Trailing zeros of the fraction and the spelling of UTC (``Z``
-# or ``+00:00``) do not matter. A string with another offset has more information than either, so it stays a string.
+# or ``+00:00``) do not matter. A string with another offset has more information than either, so it stays a string,
+# unless the policy asks for other spellings.
 #
 # Source: docs/evolution-rules.md#d6; ISO 8601-1, extended format.
 
@@ -283,16 +285,20 @@ _DATE_CHARS, _MIN_TIME_CHARS, _MAX_TIME_CHARS = 10, 19, 32
 _FINER_THAN_MILLISECONDS = NO_FACTS._replace(epoch_ms_exact=False)
 
 
-def parse_temporal(text: str, *, has_instants: bool = True, has_local_times: bool = False) -> str:
+def parse_temporal(
+    text: str, *, has_instants: bool = True, has_local_times: bool = False, spelling: TimeSpelling = ISO
+) -> str:
     """Return a string as a `DateText`, a `TimestampText` or a `LocalTimeText` if it is one, otherwise unchanged.
 
     Args:
         has_local_times: Whether timestamps without a time zone are recognized.
+        spelling: Which other texts are recognized.
 
     Example:
         >>> [type(parse_temporal(text)).__name__ for text in ("2024-05-01", "2024-05-01T10:00:00+02:00")]
         ['DateText', 'str']
     """
+    match = None
     try:
         if len(text) == _DATE_CHARS and _DATE.fullmatch(text):
             date.fromisoformat(text)
@@ -303,7 +309,28 @@ def parse_temporal(text: str, *, has_instants: bool = True, has_local_times: boo
             return TimestampText(text) if match[3] else LocalTimeText(text)
     except ValueError:
         pass
-    return text
+    if not (spelling.is_any or (spelling.zone and match is not None)):
+        return text
+    return _parse_spelled(text, has_instants=has_instants, has_local_times=has_local_times, zone=spelling.zone)
+
+
+def _parse_spelled(text: str, *, has_instants: bool, has_local_times: bool, zone: str) -> str:
+    """Return a string in another spelling, or without a time zone, as what it is; see `parse_temporal`."""
+    found = read_time(text)
+    if found is None:
+        return text
+    local, offset = found
+    if offset is None and has_local_times:
+        local_time = LocalTimeText(text)
+        local_time.moment = local
+        return local_time
+    is_instant = has_instants and (offset is not None or bool(zone))
+    moment = to_moment(local, offset, zone) if is_instant else None
+    if moment is None:
+        return text
+    instant = TimestampText(text)
+    instant.moment = moment
+    return instant
 
 
 def parse_date(text: DateText) -> date:
@@ -318,9 +345,50 @@ def parse_instant(text: TimestampText) -> datetime:
 
 def parse_local_time(text: str) -> datetime:
     """Return the date and time of a `LocalTimeText` or a `TimestampText`, without a time zone."""
+    moment: datetime | None = getattr(text, "moment", None)
+    if moment is not None:
+        return moment
     match = _TIME.fullmatch(text)
     assert match is not None
     return datetime.fromisoformat(match[1]).replace(microsecond=int((match[2] or "").ljust(6, "0")))
+
+
+def read_epoch(number: JsonNumber, unit_nanos: int) -> JsonDocument:
+    """Return an integer of 64 bits as an `EpochNumber` if a timestamp is equal to it, otherwise unchanged.
+
+    Args:
+        unit_nanos: The unit of the integer.
+
+    Source: docs/evolution-rules.md#d5
+    """
+    is_long = number.lstrip("-").isdecimal() and len(number) <= _MAX_LONG_CHARS and -(2**63) <= int(number) < 2**63
+    moment = count_to_moment(int(number), unit_nanos) if is_long else None
+    if moment is None:
+        return number
+    epoch = EpochNumber(number)
+    epoch.moment = moment
+    return epoch
+
+
+_MAX_LONG_CHARS = 20
+
+
+def count_to_moment(number: int, unit_nanos: int) -> datetime | None:
+    """Return the time in UTC, without a time zone, that an integer counts to; None if no timestamp is equal to it.
+
+    Args:
+        number: Time since 1970-01-01.
+        unit_nanos: The unit of the integer.
+    """
+    micros, rest = divmod(number * unit_nanos, 1000)
+    try:
+        # An addition to the epoch is exact; `datetime.fromtimestamp` goes through a double and loses microseconds.
+        return None if rest else _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 def timestamp_facts(text: TimestampText) -> ValueFacts:

@@ -347,7 +347,8 @@ def expected_value(column: SourceColumn, value: Json) -> Any:
     if column.type_name == "string":
         return ("true" if value else "false") if isinstance(value, bool) else str(value)
     if isinstance(value, LocalTimeString):
-        return canonical_time(value) if column.type_name == "timestamp_ntz" else NOT_STORED
+        is_stored = column.type_name == "timestamp_ntz"
+        return getattr(value, "form", None) or canonical_time(value) if is_stored else NOT_STORED
     if isinstance(value, (DateString, TimestampString)):
         return _FROM_TEMPORAL.get(column.type_name, _not_stored)(column, value)
     if isinstance(value, bool):
@@ -441,7 +442,9 @@ def _to_date(column: SourceColumn, value: str) -> Any:
 
 
 def _to_timestamp(column: SourceColumn, value: str) -> Any:
-    return canonical_instant(f"{value}T00:00:00Z" if isinstance(value, DateString) else value)
+    return getattr(value, "form", None) or canonical_instant(
+        f"{value}T00:00:00Z" if isinstance(value, DateString) else value
+    )
 
 
 def _to_local_timestamp(column: SourceColumn, value: str) -> Any:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
+from widen.json.time_spellings import ISO
 from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
@@ -44,7 +45,7 @@ from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
 from widen.proof.typed_json import TypedJson
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
-_VERSION = 3
+_VERSION = 4
 """The version of the interface that this module needs."""
 
 
@@ -70,6 +71,7 @@ class ProofColumn:
     precision: int
     scale: int
     has_epochs: bool
+    unit_nanos: int
     has_booleans_as_numbers: bool
     rounds: bool
     record: ProofRecord | None
@@ -94,6 +96,7 @@ class ProofField:
     refuses_strings: bool
     has_dates: bool
     has_local_times: bool
+    has_spellings: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,7 @@ def _field_plan(
         refuses_strings=bool(rule.hidden),
         has_dates=rule.has_dates,
         has_local_times=rule.has_local_times,
+        has_spellings=rule.spelling != ISO,
     )
 
 
@@ -169,6 +173,7 @@ def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, known: 
         precision=precision,
         scale=scale,
         has_epochs=column.has_epochs,
+        unit_nanos=0 if column.epoch_unit is None else column.epoch_unit.nanos,
         has_booleans_as_numbers=column.has_booleans_as_numbers,
         rounds=bool(column.rounds),
         record=build_plan(column.fields or {}, rule, known) if column.type_name == RECORD else None,

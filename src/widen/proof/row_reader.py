@@ -317,7 +317,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
 def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
     if column.type_name == "timestamp" and _is_epoch(first, has_dates=column.has_dates):
         return bool(expected_value(column, NumberToken(first)) == value)
-    return is_consistent(first, value)
+    return is_consistent(first, value) or (isinstance(first, str) and column.is_time_of(first, value))
 
 
 def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:

@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, cast
 
 from widen.evolution.policy import EpochUnit, Mode, Numbers, Policy, TextForm
+from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType, similarity_key
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json, to_text
+from widen.proof.time_texts import read_time_text, to_instant_form, to_local_form
 from widen.protocol.column_metadata import DEFAULT, find_default, find_generation, find_identity, is_computed
 from widen.schema.source_metadata import FORM, role_of, source_key
 
@@ -29,15 +32,21 @@ class DateString(str):
 
 
 class TimestampString(str):
-    """A string that the policy reads as a timestamp."""
+    """A string that the policy reads as a timestamp.
 
-    __slots__ = ()
+    Attributes:
+        form: The form of the timestamp, if the text is not that of ISO 8601 in UTC.
+    """
+
+    __slots__ = ("form",)
+    form: str
 
 
 class LocalTimeString(str):
-    """A string that the policy reads as a timestamp without a time zone."""
+    """A string that the policy reads as a timestamp without a time zone; see `TimestampString`."""
 
-    __slots__ = ()
+    __slots__ = ("form",)
+    form: str
 
 
 class ReplacedText(str):
@@ -59,6 +68,7 @@ class ProofRule:
         map_levels: Number of levels of objects that are maps.
         has_dates: Strings that are dates or timestamps become such values, also below.
         has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.
+        spelling: Which spellings of times are read.
         below: The rules of the fields below, by key.
         hidden: What is masked or excluded below, by folded key: however a name is capitalized.
         included: The folded keys below that are not excluded; None for all.
@@ -70,6 +80,7 @@ class ProofRule:
     map_levels: int = 0
     has_dates: bool = False
     has_local_times: bool = False
+    spelling: TimeSpelling = ISO
     below: dict[str, ProofRule] = field(default_factory=dict)
     hidden: dict[str, ProofRule] = field(default_factory=dict)
     included: frozenset[str] | None = None
@@ -80,7 +91,7 @@ class ProofRule:
             return _EXCLUDED
         # A rule of the very name comes first: two fields may differ in nothing but capitals, and only one has a pin.
         rule = self.below.get(key) or self.hidden.get(similarity_key(key) if self.hidden else key)
-        return rule or _WITHOUT_ENTRY[self.has_dates, self.has_local_times]
+        return rule or _without_entry(self.has_dates, self.has_local_times, self.spelling)
 
     def get_or_add(self, path: Path) -> ProofRule:
         """Return the rule of a field; add an empty rule for a new field."""
@@ -153,8 +164,31 @@ class ProofRule:
     def to_temporal(self, text: str) -> str:
         """Return a text as a date or a timestamp if it is one that the rule reads, else the text."""
         temporal = to_temporal(text)
-        is_read = self.has_local_times if isinstance(temporal, LocalTimeString) else self.has_dates
-        return temporal if is_read or isinstance(temporal, DateString) else text
+        is_local = isinstance(temporal, LocalTimeString)
+        if type(temporal) is not str:
+            is_read = self.has_local_times if is_local else self.has_dates
+            if is_read or isinstance(temporal, DateString):
+                return temporal
+        if self.spelling.is_any or (self.spelling.zone and is_local):
+            return self._to_spelled_time(text)
+        return text
+
+    def _to_spelled_time(self, text: str) -> str:
+        found = read_time_text(text)
+        if found is None:
+            return text
+        micros, offset = found
+        if offset is None and self.has_local_times:
+            local_time = LocalTimeString(text)
+            local_time.form = to_local_form(micros)
+            return local_time
+        is_instant = self.has_dates and (offset is not None or self.spelling.zone)
+        form = to_instant_form(micros, offset, self.spelling.zone) if is_instant else None
+        if form is None:
+            return text
+        instant = TimestampString(text)
+        instant.form = form
+        return instant
 
     def _to_map(self, entries: dict[str, Json], map_levels: int) -> MapObject:
         kept = MapObject()
@@ -219,11 +253,11 @@ class ProofRule:
 
 _AS_IS = ProofRule()
 _EXCLUDED = ProofRule(is_excluded=True)
-_WITHOUT_ENTRY: Mapping[tuple[bool, bool], ProofRule] = {
-    (has_dates, has_local_times): ProofRule(has_dates=has_dates, has_local_times=has_local_times)
-    for has_dates in (False, True)
-    for has_local_times in (False, True)
-}
+
+
+@cache
+def _without_entry(has_dates: bool, has_local_times: bool, spelling: TimeSpelling) -> ProofRule:
+    return ProofRule(has_dates=has_dates, has_local_times=has_local_times, spelling=spelling)
 
 
 def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
@@ -255,7 +289,7 @@ def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
         _hidden_rule(hidden, path).is_excluded = True
     # Last, since a mask holds for rules of every kind, however their names are capitalized.
     _hide(root, hidden)
-    _inherit_times(root, _AS_IS)
+    _inherit_times(root, ProofRule(spelling=policy.spelling))
     root.included = policy.included_names
     return root
 
@@ -309,6 +343,7 @@ def _leaf_and_map_levels(data_type: DataType) -> tuple[DataType, int]:
 def _inherit_times(rule: ProofRule, above: ProofRule) -> None:
     rule.has_dates = rule.has_dates or above.has_dates
     rule.has_local_times = rule.has_local_times or above.has_local_times
+    rule.spelling = above.spelling
     for below in (*rule.below.values(), *rule.hidden.values()):
         _inherit_times(below, rule)
 
@@ -400,10 +435,12 @@ class SourceColumn:
         fields: The columns of each key, for records.
         value: The column of the values, for maps.
         epoch_unit: The unit of integers, for timestamps, if the policy names one.
-        has_epochs: Whether integers stand in this timestamp column alone: it is fixed, and the policy names their unit.
+        has_epochs: Whether integers stand in this timestamp column alone: it is fixed, or its field is pinned to this
+            type, and the policy names their unit.
         has_booleans_as_numbers: Whether booleans become numbers here: in mode split (D18).
         rounds: The kinds whose values a column of doubles rounds, because the policy asks for it.
         has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
+        spelling: Which spellings of times are read.
     """
 
     name: str
@@ -418,6 +455,16 @@ class SourceColumn:
     has_booleans_as_numbers: bool = False
     has_dates: bool = False
     rounds: frozenset[str] = frozenset()
+    spelling: TimeSpelling = ISO
+
+    def is_time_of(self, text: str, form: str) -> bool:
+        """Return whether a value of this column of times is what a text in another spelling means."""
+        rule = ProofRule(
+            has_dates=self.type_name == "timestamp",
+            has_local_times=self.type_name == "timestamp_ntz",
+            spelling=self.spelling,
+        )
+        return getattr(rule.to_temporal(text), "form", None) == form
 
 
 FieldColumns: TypeAlias = tuple[SourceColumn, ...]
@@ -552,6 +599,7 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
     above = [source[:length] for length in range(len(source) + 1)]
     dated = (policy.pins, policy.date_fields, policy.local_time_fields)
     has_dates = any(each in fields for each in above for fields in dated)
+    is_pinned = str(data_type) == "timestamp" and policy.pins.get(source) == data_type
     return SourceColumn(
         name,
         position,
@@ -559,9 +607,10 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
         type_name=str(data_type),
         type=data_type,
         epoch_unit=policy.epoch_units.get(source),
-        has_epochs=path in policy.fixed_columns and source in policy.epoch_units,
+        has_epochs=source in policy.epoch_units and (path in policy.fixed_columns or (not dim and is_pinned)),
         has_booleans_as_numbers=_is_split_mode(policy, source),
         has_dates=has_dates,
+        spelling=policy.spelling,
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from widen.evolution.policy import EpochUnit
 from widen.json.document import DateText, LocalTimeText, TimestampText
 from widen.json.field_rules import MASK, FieldRule, FieldRules
 from widen.json.kinds import (
@@ -73,14 +72,6 @@ _OWN_KINDS: Mapping[str, int] = {
 }
 """For each kind of column, the kinds whose exact values it holds without any other column."""
 
-_UNIT_NANOS: Mapping[EpochUnit | None, int] = {
-    None: 0,
-    EpochUnit.SECONDS: 10**9,
-    EpochUnit.MILLISECONDS: 10**6,
-    EpochUnit.MICROSECONDS: 10**3,
-    EpochUnit.NANOSECONDS: 1,
-}
-
 _NO_BOUND = 2**63
 
 
@@ -113,6 +104,8 @@ class FieldPlan:
         bound: Integers from this magnitude on are refused.
         is_required: Whether null and a missing key are refused.
         routes_items: Whether each array goes to all columns that take the kind of its items.
+        spells_any: Whether times in other spellings are read.
+        has_zone: Whether a time without a zone is an instant, which the kernel leaves to the exact path.
         empties: What a field without a column may be: `NULL`, `EMPTY_ARRAY` and `EMPTY_RECORD`.
         below: The fields of a record without a column, so they have no columns.
     """
@@ -126,6 +119,8 @@ class FieldPlan:
     routes_items: bool = False
     has_instants: bool = False
     has_local_times: bool = False
+    spells_any: bool = False
+    has_zone: bool = False
     empties: int = 0
     below: list[FieldPlan] = field(default_factory=list)
 
@@ -322,6 +317,8 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
         routes_items=routes_items,
         has_instants=has_dates and rules.is_dated,
         has_local_times=has_dates and rules.has_local_times,
+        spells_any=rules.spelling.is_any,
+        has_zone=bool(rules.spelling.zone),
     )
 
 
@@ -411,4 +408,5 @@ def _column_plan(
         base_slot = item.base.get(slot.name)
         base = (base_slot.record if base_slot else None) or {}
         record = build_record_plan(slot.record, profile, base, item.rules, (*item.location, (item.key, slot.dim)))
-    return ColumnPlan(slot.name, takes[0], decides, takes[1], _UNIT_NANOS[slot.epoch_unit], record)
+    unit_nanos = 0 if slot.epoch_unit is None else slot.epoch_unit.nanos
+    return ColumnPlan(slot.name, takes[0], decides, takes[1], unit_nanos, record)

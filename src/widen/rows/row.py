@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from widen.evolution.policy import EpochUnit, FixedColumn, Numbers, Policy, Samples, build_field_rules, sample_formatter
 from widen.evolution.type_lattice import can_route, column_sort_key, is_boolean_as_number, is_epoch, rounded_kinds
 from widen.json.document import (
+    EpochNumber,
     InvalidJson,
     JsonDocument,
     JsonNumber,
@@ -42,6 +43,7 @@ from widen.json.kinds import (
     STRING_WORD,
     TIMESTAMP_WORD,
     Kind,
+    count_to_moment,
     leaf_and_dim,
     parse_date,
     parse_instant,
@@ -58,7 +60,7 @@ from widen.json.observation import (
     scalar_kind,
 )
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
-from widen.model.types import DOUBLE, STRING, DataType, DecimalType, MapType, StructType
+from widen.model.types import DOUBLE, STRING, TIMESTAMP, DataType, DecimalType, MapType, StructType
 from widen.protocol.partition_values import is_float32
 from widen.schema.source_metadata import role_of, source_key
 
@@ -430,6 +432,7 @@ class ColumnSlot:
         record: The route of their fields, for records.
         entries: The slot of the values, for maps; it has the name of the column.
         epoch_unit: The unit of integers, for timestamps, if the policy names one.
+        holds_epochs: Whether integers that the column holds need no other one; see `Policy.reads_epochs`.
         rounds: The kinds whose values a double column rounds if it cannot hold them.
     """
 
@@ -443,6 +446,7 @@ class ColumnSlot:
     guard: FixedColumn | None = None
     keeps_booleans: bool = False
     rounds: frozenset[str] = frozenset()
+    holds_epochs: bool = False
 
 
 RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
@@ -529,7 +533,9 @@ class _RouteBuilder:
         if word is None:
             return None
         keeps_booleans = self.policy.keeps_booleans(source)
-        return ColumnSlot(name, word, dim, leaf, None, None, self._unit(word, source), guard, keeps_booleans)
+        holds_epochs = data_type == TIMESTAMP and self.policy.reads_epochs(source)
+        unit = self._unit(word, source)
+        return ColumnSlot(name, word, dim, leaf, None, None, unit, guard, keeps_booleans, holds_epochs=holds_epochs)
 
     def _unit(self, word: str, source: Path) -> EpochUnit | None:
         return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
@@ -556,12 +562,6 @@ _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DAY_0 = _EPOCH.date()
-_NANOS: Mapping[EpochUnit, int] = {
-    EpochUnit.SECONDS: 10**9,
-    EpochUnit.MILLISECONDS: 10**6,
-    EpochUnit.MICROSECONDS: 10**3,
-    EpochUnit.NANOSECONDS: 1,
-}
 EPOCH_UNIT_LIMITS = (
     (10**11, EpochUnit.SECONDS),
     (10**14, EpochUnit.MILLISECONDS),
@@ -606,12 +606,8 @@ def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
     Source: docs/evolution-rules.md#d5
     """
     unit = unit or next((unit for limit, unit in EPOCH_UNIT_LIMITS if abs(number) < limit), EpochUnit.NANOSECONDS)
-    micros, rest = divmod(number * _NANOS[unit], 1000)
-    try:
-        # An addition to the epoch is exact; `datetime.fromtimestamp` goes through a double and loses microseconds.
-        return MISSING if rest else _EPOCH + timedelta(microseconds=micros)
-    except OverflowError:
-        return MISSING
+    moment = count_to_moment(number, unit.nanos)
+    return MISSING if moment is None else moment.replace(tzinfo=timezone.utc)
 
 
 def _identity(value: JsonDocument, _: DataType) -> Any:
@@ -698,6 +694,8 @@ def _to_epoch_days(value: JsonDocument, to_type: DataType) -> Any:
 
 
 def _to_epoch_ms(value: JsonDocument, to_type: DataType) -> Any:
+    if isinstance(value, EpochNumber):
+        return _to_number(JsonNumber(value), to_type) if can_route(to_type, TIMESTAMP_WORD) else MISSING
     ms, rest = divmod(parse_instant(value) - _EPOCH, timedelta(milliseconds=1))
     return MISSING if rest or not can_route(to_type, TIMESTAMP_WORD) else _to_number(JsonNumber(ms), to_type)
 

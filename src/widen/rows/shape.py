@@ -171,6 +171,7 @@ class ScalarField:
         bound: Integers from this magnitude on need a closer look.
         takes_null: Whether null needs no closer look.
         has_dates: Whether strings that begin with a date need a closer look.
+        has_spellings: Whether all strings do, since times may be in any spelling.
     """
 
     slots: tuple[ColumnSlot, ...] = ()
@@ -178,6 +179,7 @@ class ScalarField:
     bound: int = 0
     takes_null: bool = False
     has_dates: bool = False
+    has_spellings: bool = False
 
 
 def build_scalar_field(
@@ -185,6 +187,7 @@ def build_scalar_field(
 ) -> ScalarField:
     """Return a field of the records of a route."""
     slots, own_rules = route.get(key, ()), rules.at(key)
+    has_spellings = own_rules.reads_times and own_rules.spelling.is_any
     is_as_written = own_rules.take in (FieldRule.AS_IS, FieldRule.AS_TEXT) and not own_rules.hidden
     if not is_as_written or any(slot.guard is not None for slot in slots):
         return ScalarField(slots)
@@ -193,7 +196,7 @@ def build_scalar_field(
         return ScalarField(takes_null=not profile.rescues and (key,) in profile.empty_fields)
     if len(slots) == 1 and (key,) not in profile.mixed_fields and slots[0].dim == 0 and native_type(slots[0]):
         columns = dict.fromkeys(_NATIVE_TYPES[slots[0].word], frozenset({slots[0].name}))
-        return ScalarField(slots, columns, integer_bound(slots), True, own_rules.reads_times)
+        return ScalarField(slots, columns, integer_bound(slots), True, own_rules.reads_times, has_spellings)
     converter = build_fast_converter(slots, [slot.name for slot in base.get(key, ())])
     routed = {
         python_type: [slot for slot in slots if python_type in converter.conversions[slot.name]]
@@ -205,7 +208,9 @@ def build_scalar_field(
         if taking and all(_holds_unchanged(slot, python_type) for slot in taking)
     }
     whole = [slot for slot in routed[int] if int in columns]
-    return ScalarField(slots, columns, min(converter.bound, integer_bound(whole)), True, own_rules.reads_times)
+    return ScalarField(
+        slots, columns, min(converter.bound, integer_bound(whole)), True, own_rules.reads_times, has_spellings
+    )
 
 
 def _holds_unchanged(slot: ColumnSlot, python_type: type) -> bool:
@@ -653,6 +658,9 @@ _FAST: Mapping[tuple[str, str], FastConversion | None] = {
 }
 """For each kind of value and each column in `_NATIVE`: the conversion, or None if the value stays unchanged."""
 
+_TAKE_EPOCHS = frozenset({TIMESTAMP_WORD, LONG_WORD, DOUBLE_WORD, STRING_WORD})
+"""Columns that take the same of an integer that is read as a timestamp as of another integer."""
+
 _SAME_KIND = frozenset({(LONG_WORD, INT_WORD), *((word, word) for word in _KIND_OF_TYPE.values())})
 """Pairs of the kind word of a value and the kind word of a column of the same kind."""
 
@@ -716,6 +724,14 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     for python_type, word in _KIND_OF_TYPE.items():
         routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
         base_routed = [slot for slot in routed if slot.name in base_columns]
+        if word == LONG_WORD and any(slot.holds_epochs for slot in slots):
+            # Which integers are timestamps depends on their values. A single column decides it by holding them.
+            if len(slots) == 1:
+                converter.deciders[python_type] = slots[0].name
+                converter.conversions[slots[0].name][python_type] = _fast_conversion(word, slots[0], converter.bound)
+                continue
+            if not all(slot.word in _TAKE_EPOCHS for slot in slots):
+                continue
         # A text column from before the interval holds every scalar, so no scalar is new to it (U7).
         if not has_text_column and not any(map(_is_same_kind, [word] * len(routed), routed)):
             if len(base_routed) != 1 or not _can_decide(word, base_routed[0]):

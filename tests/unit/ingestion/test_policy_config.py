@@ -10,12 +10,15 @@ import pytest
 from widen.errors import InvalidConfig, InvalidOption
 from widen.evolution.policy import EpochUnit, Mode, Policy, TextForm
 from widen.ingestion.options import parse_policy
+from widen.json.time_spellings import TimeSpelling
 from widen.model.schema_json import parse_type
 
 FILE = """\
 evolve = "split"
 max_columns = 50
 detect_dates = ["day", "log.at"]
+date_spellings = "any"
+time_zone = "Europe/Berlin"
 exclude = ["user.password"]
 mask = ["phone"]
 
@@ -46,6 +49,7 @@ def test_a_file_says_all_that_arguments_can(tmp_path: Path) -> None:
         mode=Mode.SPLIT,
         max_columns=50,
         date_fields=frozenset([("day",), ("log", "at")]),
+        spelling=TimeSpelling(is_any=True, zone="Europe/Berlin"),
         excluded=frozenset([("user", "password")]),
         masked=frozenset([("phone",)]),
         pins={
@@ -65,6 +69,8 @@ def test_arguments_say_the_same() -> None:
         exclude=["x"],
         mask=["`y.z`"],
         detect_dates=True,
+        date_spellings="any",
+        time_zone="UTC",
         epoch_unit={"t": "s"},
         max_columns=9,
     )
@@ -74,6 +80,7 @@ def test_arguments_say_the_same() -> None:
         excluded=frozenset([("x",)]),
         masked=frozenset([("y.z",)]),
         date_fields=frozenset([()]),
+        spelling=TimeSpelling(is_any=True, zone="UTC"),
         epoch_units={("t",): EpochUnit.SECONDS},
         max_columns=9,
     )
@@ -96,6 +103,10 @@ MISTAKES: list[tuple[str, str]] = [
     ('pins = { a.b = "x y" }', "evolve.toml: pins.a.b cannot be 'x y'"),
     ("pins = 7", "evolve.toml, line 1: pins cannot be 7"),
     ('[epoch_unit]\nstarted = "minutes"', "evolve.toml, line 2: epoch_unit.started cannot be 'minutes'"),
+    ('date_spellings = "all"', "evolve.toml, line 1: date_spellings cannot be 'all'"),
+    ('time_zone = "CET+1"', "evolve.toml, line 1: time_zone cannot be 'CET+1'"),
+    ("time_zone = 1", "evolve.toml, line 1: time_zone cannot be 1"),
+    ('time_zone = "../etc/localtime"', "evolve.toml, line 1: time_zone cannot be '../etc/localtime'"),
     ("evolve = []", "evolve.toml, line 1: evolve cannot be []"),
     ("numbers = {}", "evolve.toml, line 1: numbers cannot be {}"),
     ("epoch_unit = { a = [] }", "evolve.toml: epoch_unit.a cannot be []"),

@@ -95,6 +95,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--fast-forward": "main",
     "--file": "loads.toml",
     "--format": "csv",
+    "--format-version": "3",
     "--from": "3",
     "--history-columns": "status",
     "--history-except": "updated_at",

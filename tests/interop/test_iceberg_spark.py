@@ -147,8 +147,15 @@ def test_deletion_vectors_and_defaults_of_version_3_are_read(
     assert len(agree(spark, iceberg, table, ("id > 4 AND p = 'p1'", "id >= 1000"))) == 43
     formats = iceberg.sql(f"SELECT DISTINCT file_format FROM {name}.delete_files")
     assert formats == [["PUFFIN"]]
-    with pytest.raises(widen.TableError, match="format version 3, which cannot be written"):
-        table.add_columns({"x": "int"})
+    table.add_columns({"x": "int"})
+    assert len(agree(spark, iceberg, table, ("x IS NULL AND id > 4",))) == 43
+    # The deletion vectors of files that are written again go with them; the others stay.
+    table.delete("id = 10")
+    assert len(agree(spark, iceberg, table, ("id > 4 AND p = 'p1'",))) == 42
+    files = iceberg.sql(f"SELECT file_path FROM {name}.files WHERE content = 0")
+    vectors = iceberg.sql(f"SELECT DISTINCT referenced_data_file FROM {name}.delete_files")
+    assert {path for (path,) in vectors} <= {path for (path,) in files}
+    assert vectors
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from interop.rest_catalog import Fault, Proxy, rest_catalog
-from widen.errors import CatalogError, CatalogRefused, InvalidOption, SnapshotUnknown, UnsupportedIcebergVersion
+from widen.errors import CatalogError, CatalogRefused, InvalidOption, SnapshotUnknown
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.table_commit import CommitResult, NewTable, open_transaction
@@ -134,17 +135,27 @@ def test_a_lost_race_is_an_outcome(catalog: RestCatalog) -> None:
 # ---- what is refused -----------------------------------------------------------------------------
 
 
-def test_a_table_of_version_3_is_refused(spark: SparkSession, tmp_path: Path, catalog: RestCatalog) -> None:
-    name = to_table_name("shop.v3", catalog)
+@pytest.mark.parametrize("made_by", ["client", "load", "upgrade"])
+def test_a_table_of_version_3(spark: SparkSession, tmp_path: Path, catalog: RestCatalog, made_by: str) -> None:
+    name = to_table_name(f"shop.three_{made_by}", catalog)
     name.create_namespace()
-    schema = pa.schema([pa.field("n", pa.int64())])
-    table = catalog.create_table("shop.v3", schema, properties={"format-version": "3"})
-    assert table.format_version == 3
-    source = lines(tmp_path / "1.jsonl", {"n": 1, "m": 1})
-    with pytest.raises(UnsupportedIcebergVersion, match="format version 3"):
-        widen.ingest(source, "shop.v3", catalog="rest", spark=spark)
-    assert widen.IcebergTable("shop.v3", catalog="rest").read(spark=spark).count() == 0
-    assert catalog.load_table("shop.v3").metadata == table.metadata
+    given: dict[str, Any] = {"format_version": 3} if made_by == "load" else {}
+    if made_by != "load":
+        schema, version = pa.schema([pa.field("n", pa.int32())]), "3" if made_by == "client" else "2"
+        catalog.create_table(name.identifier, schema, properties={"format-version": version})
+    table_name = ".".join(name.identifier)
+    if made_by == "upgrade":
+        widen.IcebergTable(table_name, catalog="rest").set_properties({"format-version": "3", "owner": "shop"})
+    for day, value in enumerate((1, 2**40), start=1):
+        source = lines(tmp_path / f"{day}.jsonl", {"n": value, "m": {"x": day}})
+        widen.ingest(source, table_name, catalog="rest", verify=True, **given)
+    table = widen.IcebergTable(table_name, catalog="rest")
+    table.add_columns({"late": "string"})
+    table.delete("n = 1")
+    metadata = name.load().metadata
+    assert (metadata.format_version, metadata.next_row_id) == (3, 2)
+    rows = table.refresh().read(row_lineage=True, spark=spark).select("n", "late", "_row_id").collect()
+    assert [tuple(row) for row in rows] == [(2**40, None, 1)]
 
 
 def test_a_namespace_that_is_a_table(catalog: RestCatalog) -> None:

@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.manifest import clear_manifest_cache
+from pyiceberg.manifest import DataFile, clear_manifest_cache
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform, IdentityTransform, TruncateTransform
@@ -38,9 +38,13 @@ from widen.files.predicates import bind_condition
 from widen.frames import iceberg_scan as deleted_rows
 from widen.frames.iceberg_scan import POSITION_DELETES, initial_defaults, read_vectors
 from widen.iceberg.catalog import to_table_name
+from widen.iceberg.metadata_files import first_row_ids, live_entries
+from widen.iceberg.row_ids import with_row_id_metadata
 from widen.iceberg.scan_plan import DeleteKind, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
+from widen.iceberg.table_commit import ensure_table_writable, open_transaction
+from widen.log.commit_outcome import StagedFiles
 from widen.report.iceberg_report import build_iceberg_report
 from widen.table import IcebergTable
 from widen.targets.iceberg import IcebergLocation
@@ -62,12 +66,12 @@ ROWS = [{"id": number, "day": None, "text": "x" * number} for number in range(5)
 
 def make_seeds(folder: Path) -> list[Path]:
     """Write one table for each kind of metadata. Their files name this folder, so mutants are made in it."""
-    return [_made(folder / kind, kind) for kind in ("v1", "v2", "v2-gzip")]
+    return [_made(folder / kind, kind) for kind in ("v1", "v2", "v2-gzip", "v3")]
 
 
 def _made(folder: Path, kind: str) -> Path:
     folder.mkdir(parents=True)
-    catalog = files.embedded_catalog(folder)
+    catalog = with_row_id_metadata(files.embedded_catalog(folder))
     by = PartitionSpec(
         PartitionField(2, 1000, DayTransform(), "d"), PartitionField(1, 1001, IdentityTransform(), "i"),
         PartitionField(3, 1002, TruncateTransform(4), "t"),
@@ -84,7 +88,13 @@ def _made(folder: Path, kind: str) -> Path:
     }  # fmt: skip
     paths = [files.write_file(table, COLUMNS, ROWS) for _ in range(3)]
     for path in paths:
-        files.append(table, files.data_file(path, 5, **details))
+        if kind == "v3":
+            commit(folder / "catalog.db", [files.data_file(path, 5, **details)])
+        else:
+            files.append(table, files.data_file(path, 5, **details))
+    if kind == "v3":
+        commit(folder / "catalog.db", [], paths[:1])
+        table.refresh()
     if kind == "v2":
         place = {"partition": Record(0, 0, "xx")}
         files.append_deletes(
@@ -96,6 +106,17 @@ def _made(folder: Path, kind: str) -> Path:
     with table.update_schema() as update:
         update.add_column("new", LongType())
     return folder
+
+
+def commit(catalog: Path, added: list[DataFile], removed: Sequence[str] = ()) -> None:
+    """Add and remove files of the table as Widen does."""
+    name = to_table_name(NAME, str(catalog))
+    table = name.load()
+    ensure_table_writable(name, table)
+    listed = [each.data_file for each in live_entries(table.metadata, table.io, table.current_snapshot())]
+    transaction = open_transaction(name, table, ())
+    transaction.add_snapshot(added, {}, [file for file in listed if not removed or file.file_path in removed][:1])
+    transaction.commit(StagedFiles())
 
 
 # ---- mutations ----------------------------------------------------------------------------------------
@@ -238,6 +259,10 @@ def use(folder: Path) -> list[str]:
         for where in (None, "id > 2", "text LIKE 'x%' AND day < date'2024-01-01'", "s.x = 1.5"):
             attempt(lambda where=where: _plan(table, None, where))
     attempt(lambda: _plan_ingestion(catalog))
+    if folder.name == "v3" and table is not None:
+        attempt(lambda: first_row_ids(table.table.metadata, table.table.io, table.table.current_snapshot()))
+        attempt(lambda: table.set_properties({"owner": "shop"}))
+        attempt(lambda: commit(catalog, []))
     return wrong
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,8 @@ from widen.errors import AmbiguousMerge, JobFailed
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
-from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, to_uris
+from widen.files.iceberg_columns import LINEAGE
+from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, read_lineage, to_uris
 from widen.frames.physical_layout import (
     NO_PROTOCOL,
     breaks_a_rule,
@@ -44,10 +45,10 @@ from widen.frames.physical_layout import (
     has_length_rules,
 )
 from widen.frames.scan import location_key
-from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.metadata_files import has_row_lineage, live_entries
 from widen.iceberg.partitions import value_limits
 from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
-from widen.iceberg.schema_conversion import find_unreadable
+from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable
 from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType, is_fully_nullable, quote_name
@@ -185,6 +186,11 @@ class RowChange:
     def _write_by_spark(self, staged: StagedFiles) -> ReplacedFiles:
         """Write the new rows with Spark, and copy the other rows of their files with Arrow if it can."""
         find_unreadable(self.source.point.metadata.schema()).ensure_kept()
+        if has_row_lineage(self.source.point.metadata) and not self._keeps_ids:
+            old, new = (StructType((*each, *LINEAGE)) for each in (self.before, self.after))
+            ensure_names_distinct(new, self.source.point.metadata.location)
+            keeping = replace(self, before=old, after=new, writer=self.writer.with_lineage())
+            return keeping._write_by_spark(staged)
         writer, scan = self.writer, self.scan
         written: list[IcebergFile] = []
         staged.add_undo(lambda: writer.discard(written))
@@ -245,16 +251,21 @@ class RowChange:
         return decided.select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
 
     def _rows(self, scan: IcebergScan, predicate: Predicate | None = None) -> DataFrame:
-        return read_iceberg_files(self.source, self.before, scan, predicate or UnknownPredicate(), place=(FILE, ROW))
+        predicate = predicate or UnknownPredicate()
+        if self._keeps_ids:
+            schema = StructType(self.before.fields[: -len(LINEAGE)])
+            return read_lineage(self.source, schema, scan, predicate)
+        return read_iceberg_files(self.source, self.before, scan, predicate, place=(FILE, ROW))
 
     def _new_rows(self, changed: DataFrame) -> DataFrame:
-        return self._check(changed.where(F.col(CLAUSE).isin(self._writing)).select(*self._names))
+        changed = changed.where(F.col(CLAUSE).isin(self._writing))
+        return self._check(self._with_ids(changed).select(*self._names))
 
     def _all_rows(self, scan: IcebergScan) -> DataFrame:
         """Return what the files have after the change, if it returns all rows."""
         judged = self.decide(self.before, self._rows(scan))
         if self._writes:
-            return self._check(judged.select(*self._names))
+            return self._check(self._with_ids(judged).select(*self._names))
         kept = judged.where(F.col(CLAUSE).isNull())
         return fill_missing_columns(kept.drop(FILE, ROW, CLAUSE), self.after, NO_PROTOCOL)
 
@@ -263,6 +274,24 @@ class RowChange:
         marked = words.where(F.col(MASK).isNotNull())
         kept = without_marked(self._rows(scan), F.broadcast(marked) if count <= BROADCAST_ROWS else marked)
         return fill_missing_columns(kept.drop(FILE, ROW), self.after, NO_PROTOCOL).select(*self._names)
+
+    def _with_ids(self, rows: DataFrame) -> DataFrame:
+        """Return decided rows whose ids are right: an updated row keeps its own, and a new one gets one later.
+
+        Source: Iceberg's table specification, "Row Lineage"
+        """
+        if not self._keeps_ids:
+            return rows
+        kept = [at for at, kind in enumerate(self.kinds) if kind is not ChangeKind.INSERT]
+        is_old, is_same = F.col(CLAUSE).isNull() | F.col(CLAUSE).isin(kept), F.col(CLAUSE).isNull()
+        return rows.withColumns(
+            {name: F.when(is_kept, F.col(name)) for name, is_kept in zip(LINEAGE.names, (is_old, is_same), strict=True)}
+        )
+
+    @property
+    def _keeps_ids(self) -> bool:
+        """Whether the rows that Spark writes have the columns of `LINEAGE`."""
+        return LINEAGE.fields[0] in self.before.fields
 
     def _check(self, rows: DataFrame) -> DataFrame:
         return check_iceberg_rows(rows, self.after, self.writer.partition_by)

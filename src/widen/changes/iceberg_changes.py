@@ -36,6 +36,7 @@ from widen.changes.update_delete import rows_within
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.expressions import find_types
+from widen.files.iceberg_columns import LINEAGE
 from widen.files.predicates import PredicateScope, bind_condition
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
 from widen.frames.physical_layout import NO_PROTOCOL, fill_missing_columns
@@ -226,7 +227,8 @@ class SelectedRows:
             names = {*schema.names}
 
         def decide(columns: StructType, rows: DataFrame) -> DataFrame:
-            return MergeDecision(_MergeTarget(self.spark, self.schema, columns), merge).decide(rows)
+            before = StructType((*self.schema, *(field for field in LINEAGE if field in columns.fields)))
+            return MergeDecision(_MergeTarget(self.spark, before, columns), merge).decide(rows)
 
         with StagedFiles() as staged, translate_overflow():
             change = self._change(transaction, self._merge_candidates(merge), merge.kinds, decide, returns_all=False)

@@ -24,14 +24,15 @@ from widen.changes.curve_sort import MOST_COLUMNS, cut_rows, sort_along_curve, s
 from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer, sort_rows
 from widen.changes.rewrite_files import Candidate, pack_files
 from widen.errors import InvalidOption, JobFailed
+from widen.files.deleted_rows import FILE, ROW
 from widen.files.iceberg_columns import has_old_types, read_schemas
 from widen.files.parquet_encoding import read_size
 from widen.files.predicates import bind_condition
-from widen.frames.iceberg_scan import IcebergSource, delete_test, read_iceberg_files
+from widen.frames.iceberg_scan import IcebergSource, delete_test, read_iceberg_files, read_lineage
 from widen.frames.table_writers import FILE_BYTES, FILE_SIZE, IcebergWriter, to_order
 from widen.iceberg.catalog import TableName
 from widen.iceberg.file_metrics import IcebergFile, data_location
-from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.metadata_files import has_row_lineage, live_entries
 from widen.iceberg.partitions import SortKey, read_sort_keys
 from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
@@ -215,7 +216,11 @@ class IcebergCompaction:
                 files = copy_unmarked(source, writer, scan, marked, writers=1, arrange=arrange)
         if files is None:
             find_unreadable(plan.table.schema()).ensure_kept()
-            rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
+            if has_row_lineage(plan.point.metadata):
+                rows = read_lineage(source, plan.schema, scan, UnknownPredicate()).drop(FILE, ROW)
+                writer = writer.with_lineage()
+            else:
+                rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
             files = writer.write(self._arrange(rows, plan, task))
         parts.append(_FilePart(task, files))
         found, before = writer.count_rows(files), sum(file.rows for file in task)

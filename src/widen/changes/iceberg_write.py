@@ -25,7 +25,7 @@ from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import struct_leaf
-from widen.files.iceberg_columns import IcebergFileScan, read_unmarked
+from widen.files.iceberg_columns import IcebergFileScan, Lineage, read_unmarked, with_new_lineage
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
 from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import (
@@ -42,7 +42,7 @@ from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, data_location
-from widen.iceberg.metadata_files import live_entries
+from widen.iceberg.metadata_files import first_row_ids, has_row_lineage, live_entries
 from widen.iceberg.partitions import PartitionField, SortKey, value_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
@@ -472,12 +472,21 @@ def copy_unmarked(
     if deleted is None:
         return None
     gone = {file.path: marked[file.path] | deleted.get(file.path, BitMap64()) for file in scan.files}
+    has_ids = has_row_lineage(source.point.metadata)
+    if has_ids:
+        writer = writer.with_lineage()
+        ensure_names_distinct(writer.schema, source.point.metadata.location)
     # Do not read files that lose all of their rows.
     files = [file for file in scan.files if len(gone[file.path]) < file.rows]
     columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
         return None
-    changed = changed or ChangedRows({})
+    changed, added = changed or ChangedRows({}), changed.added if changed else ()
+    lineage = dict[str, Lineage]()
+    if has_ids:
+        first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
+        lineage = {file.path: Lineage(first.get(file.path), file.sequence) for file in files}
+        added = map(with_new_lineage, added) if added else ()
     together: Callable[[ScannedFile], str] = _all
     if arrange is not None:
         together = partial(_partition_of, f"{source.point.metadata.default_spec_id}:")
@@ -490,14 +499,15 @@ def copy_unmarked(
             columns[file.path],
             gone[file.path],
             changed.replaced.get(file.path),
+            lineage=lineage.get(file.path),
             together=together(file),
         )
         for file in sorted(files, key=together)
     ]
     tasks = writers or max(1, min(len(copied), 1 + sum(file.size_bytes for file in copied) // CHANGE_TASK_BYTES))
     shares = [copied[at::tasks] for at in range(tasks)]
-    if changed.added:
-        shares[0].append(_CopiedFile("", 0, writer.schema, BitMap64(), added=changed.added))
+    if added:
+        shares[0].append(_CopiedFile("", 0, writer.schema, BitMap64(), added=added))
     copier = FileCopier(
         writer.store,
         partial(_read_copied, source.io, writer.new_layout().schema),
@@ -538,6 +548,7 @@ class _CopiedFile:
         gone: The positions of the rows that the copy lacks.
         replaced: See `ChangedRows`.
         added: Rows instead of a file.
+        lineage: What its rows inherit, in a table whose rows have ids.
         together: Equal for files whose rows are sorted, and written, together.
     """
 
@@ -547,6 +558,7 @@ class _CopiedFile:
     gone: BitMap64
     replaced: pa.RecordBatch | None = None
     added: Iterable[pa.Table] = ()
+    lineage: Lineage | None = None
     together: str = ""
 
 
@@ -564,7 +576,9 @@ def _partition_of(current: str, file: ScannedFile) -> str:
 
 
 def _read_copied(io: FileIO, schema: pa.Schema, file: _CopiedFile) -> Iterator[pa.Table]:
-    tables = read_unmarked(io, file.columns, file.path, file.gone, file.replaced) if file.path else file.added
+    if not file.path:
+        return (rows.cast(schema) for rows in file.added)
+    tables = read_unmarked(io, file.columns, file.path, file.gone, file.replaced, file.lineage)
     return (rows.cast(schema) for rows in tables)
 
 

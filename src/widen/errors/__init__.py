@@ -62,7 +62,6 @@ WidenError
 ├── TableError              the table or its storage is at fault: repair it, or use another client
 │   ├── TableNotFound
 │   │   └── IcebergTableNotFound · QuarantineNotFound
-│   ├── UnsupportedIcebergVersion
 │   ├── TableAlreadyExists · VersionNotFound · CorruptLog · CorruptFile
 │   ├── UnsupportedFeature
 │   │   └── UnsupportedFeatureForRead · UnsupportedFeatureForWrite

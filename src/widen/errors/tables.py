@@ -325,14 +325,6 @@ class IcebergTableNotFound(TableNotFound):
     hint = "Check the name and the catalog, or create the table with `widen ingest ... --into {location} --to iceberg`."
 
 
-class UnsupportedIcebergVersion(TableError):
-    """The table has a format version that cannot be written."""
-
-    code = "WIDEN_ICEBERG_VERSION"
-    template = "The Iceberg table {location} has format version {version}, which cannot be written: {reason}."
-    hint = "Use a table of format version 1 or 2. The format version of a table cannot be lowered."
-
-
 class UnsupportedColumnType(TableError):
     """A column has a type that the other side cannot represent."""
 

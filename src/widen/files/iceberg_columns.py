@@ -421,14 +421,73 @@ class IcebergFileScan:
             raise CorruptFile(path=add.path, reason=_reason(error), fix=_FIX_FILE) from error
 
 
+LINEAGE = StructType(
+    (
+        Field("_row_id", LONG, metadata={COLUMN_ID: 2147483540}),
+        Field("_last_updated_sequence_number", LONG, metadata={COLUMN_ID: 2147483539}),
+    )
+)
+"""The columns of row lineage, which a file may have.
+
+Source: Iceberg's table specification, "Reserved Field IDs"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What the rows of a file inherit that does not have the columns of `LINEAGE`, or has null there.
+
+    Args:
+        first_row_id: The id of the first row; None if its rows have no ids yet.
+        sequence: The sequence number of the file.
+
+    Source: Iceberg's table specification, "Row Lineage"
+    """
+
+    first_row_id: int | None
+    sequence: int
+
+    def fill(self, rows: pa.Table, positions: pa.Array, is_changed: pa.Array) -> pa.Table:
+        """Return rows with the values of `LINEAGE`.
+
+        Args:
+            positions: The position of each row in the file.
+            is_changed: Whether each row gets new values, so that the number of this change is not known yet.
+        """
+        if self.first_row_id is None:
+            return _with_lineage(rows, (pa.nulls(len(rows), pa.int64()),) * 2)
+        stored = [rows[field.name] for field in LINEAGE]
+        ids = pc.coalesce(stored[0], pc.add(positions, self.first_row_id))
+        updated = pc.coalesce(stored[1], pa.scalar(self.sequence, pa.int64()))
+        return _with_lineage(rows, (ids, pc.if_else(is_changed, pa.scalar(None, pa.int64()), updated)))
+
+
+def _with_lineage(rows: pa.Table, columns: Iterable[pa.Array]) -> pa.Table:
+    for field, values in zip(LINEAGE, columns, strict=True):
+        rows = rows.set_column(rows.schema.get_field_index(field.name), field.name, values)
+    return rows
+
+
+def with_new_lineage(rows: pa.Table) -> pa.Table:
+    """Return new rows with the columns of `LINEAGE`: they get their ids with the commit."""
+    nulls = pa.nulls(len(rows), pa.int64())
+    return rows.append_column(LINEAGE.fields[0].name, nulls).append_column(LINEAGE.fields[1].name, nulls)
+
+
 def read_unmarked(
-    io: FileIO, stored: StructType, path: str, marked: BitMap64, replaced: pa.RecordBatch | None = None
+    io: FileIO,
+    stored: StructType,
+    path: str,
+    marked: BitMap64,
+    replaced: pa.RecordBatch | None = None,
+    lineage: Lineage | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file in the names and types of the table, without those at some positions.
 
     Args:
         stored: The columns, as `with_names_in_files` returns them.
         replaced: New values of some columns, in the types of the table, with their positions as `ROW`, in their order.
+        lineage: What the rows inherit, if the columns are also those of `LINEAGE`.
 
     Raises:
         CorruptFile: the file is missing, or cannot be read.
@@ -444,6 +503,9 @@ def read_unmarked(
             if replaced is not None and (count := is_changed.true_count):
                 new = replaced.slice(changed.rank(first - 1) if first else 0, count)
                 rows = _replace(rows, is_changed.filter(is_left), new)
+            if lineage is not None:
+                positions = count_up(batch.num_rows, first).filter(is_left)
+                rows = lineage.fill(rows, positions, is_changed.filter(is_left))
             yield rows
     except OSError as error:
         raise CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE) from error

@@ -34,6 +34,7 @@ from widen.files.equality_deletes import find_equal_rows
 from widen.files.expressions import QueriedFiles
 from widen.files.footers import field_id
 from widen.files.iceberg_columns import (
+    LINEAGE,
     PLACE,
     POSITION,
     FileColumns,
@@ -223,17 +224,6 @@ def read_iceberg_files(
     return rows if whole is schema else rows.drop(*(f.name for f in whole if f.name.startswith(HIDDEN)))
 
 
-LINEAGE = StructType(
-    (
-        Field("_row_id", LONG, metadata={COLUMN_ID: 2147483540}),
-        Field("_last_updated_sequence_number", LONG, metadata={COLUMN_ID: 2147483539}),
-    )
-)
-"""The columns of row lineage, which a file may have.
-
-Source: Iceberg's table specification, "Reserved Field IDs"
-"""
-
 _FIRST_ID, _ADDED_BY = "__widen_first_id", "__widen_added_by"
 
 
@@ -250,8 +240,14 @@ def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str |
         return filter_frame(_no_rows(source.spark, whole), where)
     predicate = bind_condition(where, schema)
     scan = plan_scan(point.metadata, source.io, point.snapshot, to_row_filter(predicate, point.schema))
-    rows = read_iceberg_files(source, whole, scan, predicate, place=(FILE, ROW))
-    first = first_row_ids(source.io, point.snapshot)
+    rows = read_lineage(source, schema, scan, predicate)
+    return filter_frame(rows.drop(FILE, ROW), where)
+
+
+def read_lineage(source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate) -> DataFrame:
+    """Return the rows of a scan with the columns of `LINEAGE`, and with `FILE` and `ROW`."""
+    rows = read_iceberg_files(source, StructType((*schema, *LINEAGE)), scan, predicate, place=(FILE, ROW))
+    first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
     facts = {
         FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in scan.files)], pa.string()),
         _FIRST_ID: pa.array([first.get(file.path) for file in scan.files], pa.int64()),
@@ -263,7 +259,7 @@ def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str |
         F.when(F.col(_FIRST_ID).isNotNull(), F.coalesce(F.col(field.name), value)).alias(field.name)
         for field, value in zip(LINEAGE, inherited, strict=True)
     ]
-    return filter_frame(located.select(*map(quote_name, schema.names), *lineage), where)
+    return located.select(*map(quote_name, schema.names), *lineage, FILE, ROW)
 
 
 def _no_rows(spark: SparkSession, schema: StructType, place: Sequence[str] = ()) -> DataFrame:

@@ -30,6 +30,7 @@ from widen.files.data_writer import (
     to_partitioned_add,
 )
 from widen.files.footers import open_data_file
+from widen.files.iceberg_columns import LINEAGE
 from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
 from widen.files.parquet_encoding import read_size, to_encoding
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
@@ -456,6 +457,12 @@ class IcebergWriter(TableWriter):
     def discard(self, files: Sequence[IcebergFile]) -> None:
         for job in {file.path.partition("/")[0] for file in files}:
             discard_folder(self.store, job)
+
+    def with_lineage(self) -> IcebergWriter:
+        """Return the writer of rows that also have the columns of `LINEAGE`."""
+        if LINEAGE.fields[0] in self.schema.fields:
+            return self
+        return replace(self, schema=StructType((*self.schema, *LINEAGE)))
 
     def new_layout(self) -> IcebergLayout:
         """Return the layout of files in a new folder."""

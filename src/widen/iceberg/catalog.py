@@ -35,6 +35,7 @@ from widen.errors import (
 )
 from widen.errors.tables import first_line
 from widen.iceberg.metadata_files import ensure_metadata_consistent, ensure_regular, translate_file_errors
+from widen.iceberg.row_ids import with_row_id_metadata
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import format_path
@@ -108,7 +109,7 @@ class CatalogReference:
         # The open catalog is not a field, so that it is neither compared nor pickled.
         opened = vars(self).get("_opened")
         if opened is None:
-            opened = self._open()
+            opened = with_row_id_metadata(self._open())
             vars(self)["_opened"] = opened
         return opened
 
@@ -170,7 +171,7 @@ def to_catalog(source: CatalogSource) -> CatalogReference:
         expected = "Must be the name of a catalog, a path that ends in .db, or a PyIceberg catalog."
         raise InvalidOption(option="catalog", value=source, expected=expected)
     reference = CatalogReference(None, type(source), source.name, dict(source.properties))
-    vars(reference)["_opened"] = source
+    vars(reference)["_opened"] = with_row_id_metadata(source)
     return reference
 
 

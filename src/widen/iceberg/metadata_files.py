@@ -110,10 +110,7 @@ def read_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | Non
     path, specs = snapshot.manifest_list, metadata.specs()
     with translate_file_errors(path):
         manifests: list[ManifestFile] = snapshot.manifests(_CompleteFiles(io))  # type: ignore[arg-type]
-        for each in manifests:
-            if each.partition_spec_id not in specs:
-                reason = f"it names the partition spec {each.partition_spec_id}, which the table does not have"
-                raise CorruptFile(path=path, reason=reason, fix=_RESTORE)
+        _ensure_specs(metadata, manifests, path)
         return [Manifest(each, io, len(specs[each.partition_spec_id].fields)) for each in manifests]
 
 
@@ -123,31 +120,74 @@ def live_entries(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None)
     return chain.from_iterable(each.fetch_manifest_entry() for each in data)
 
 
-def first_row_ids(io: FileIO, snapshot: Snapshot) -> dict[str, int]:
+def first_row_ids(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> dict[str, int]:
     """Return the id of the first row of each data file of a snapshot by its location, for the files that have one.
-
-    PyIceberg reads manifests in the schema of format version 2, which does not have it.
 
     Source: Iceberg's table specification, "First Row ID Inheritance"
     """
-    lists = ice_manifest.MANIFEST_LIST_FILE_SCHEMAS[_ROW_IDS]
-    list_types = {-1: ice_manifest.ManifestFile, 508: ice_manifest.PartitionFieldSummary}
-    list_enums = {517: ice_manifest.ManifestContent}
-    entries = ice_manifest.MANIFEST_ENTRY_SCHEMAS[_ROW_IDS]
+    in_file, ids = _position_of_id(ice_manifest.DATA_FILE_TYPE[_ROW_IDS]), dict[str, int]()
+    for manifest in read_listed_manifests(metadata, io, snapshot):
+        if manifest.content == ice_manifest.ManifestContent.DATA:
+            files = (entry.data_file for entry in read_listed_entries(metadata, io, manifest) if _is_live(entry))
+            ids |= {file.file_path: file[in_file] for file in files if file[in_file] is not None}
+    return ids
+
+
+def read_listed_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+    """Return the manifests of a snapshot with the ids of rows; none for no snapshot.
+
+    PyIceberg reads manifests in the schema of format version 2, which does not have them.
+
+    Raises:
+        CorruptFile: the manifest list is missing or damaged.
+    """
+    if snapshot is None:
+        return []
+    types = {-1: ice_manifest.ManifestFile, 508: ice_manifest.PartitionFieldSummary}
+    enums = {517: ice_manifest.ManifestContent}
+    path, schema = snapshot.manifest_list, ice_manifest.MANIFEST_LIST_FILE_SCHEMAS[_ROW_IDS]
+    manifests: list[ManifestFile] = _read_avro(io, path, schema, types, enums)
+    _ensure_specs(metadata, manifests, path)
+    return manifests
+
+
+def _ensure_specs(metadata: TableMetadata, manifests: Iterable[ManifestFile], path: str) -> None:
+    specs = metadata.specs()
+    for each in manifests:
+        if each.partition_spec_id not in specs:
+            reason = f"it names the partition spec {each.partition_spec_id}, which the table does not have"
+            raise CorruptFile(path=path, reason=reason, fix=_RESTORE)
+
+
+def read_listed_entries(metadata: TableMetadata, io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """Return the entries of a manifest with all that they inherit from it: numbers, and the ids of first rows.
+
+    Args:
+        manifest: A manifest of `read_listed_manifests`.
+
+    Raises:
+        CorruptFile: the manifest is missing or damaged.
+
+    Source: Iceberg's table specification, "Sequence Number Inheritance", "First Row ID Inheritance"
+    """
     types = {-1: ice_manifest.ManifestEntry, 2: ice_manifest.DataFile}
     enums = {0: ice_manifest.ManifestEntryStatus, 101: ice_manifest.FileFormat, 134: ice_manifest.DataFileContent}
-    in_list, in_file = map(_position_of_id, (lists, entries.find_type("data_file")))
-    ids = dict[str, int]()
-    for manifest in _read_avro(io, snapshot.manifest_list, lists, list_types, list_enums):
-        following = manifest[in_list]
-        if following is None or manifest.content != ice_manifest.ManifestContent.DATA:
-            continue
-        for entry in _read_avro(io, manifest.manifest_path, entries, types, enums):
-            if entry.status != ice_manifest.ManifestEntryStatus.DELETED:
-                file, own = entry.data_file, entry.data_file[in_file]
-                ids[file.file_path] = following if own is None else own
-                following += file.record_count if own is None else 0
-    return ids
+    entries = _read_avro(io, manifest.manifest_path, ice_manifest.MANIFEST_ENTRY_SCHEMAS[_ROW_IDS], types, enums)
+    _ensure_in_range(entries, manifest.manifest_path, len(metadata.specs()[manifest.partition_spec_id].fields))
+    following = manifest[_position_of_id(ice_manifest.MANIFEST_LIST_FILE_STRUCTS[_ROW_IDS])]
+    in_file = _position_of_id(ice_manifest.DATA_FILE_TYPE[_ROW_IDS])
+    is_data = manifest.content == ice_manifest.ManifestContent.DATA
+    for entry in entries:
+        ice_manifest._inherit_from_manifest(entry, manifest)
+        file = entry.data_file
+        if is_data and following is not None and _is_live(entry) and file[in_file] is None:
+            file[in_file] = following
+            following += file.record_count
+    return entries
+
+
+def _is_live(entry: ManifestEntry) -> bool:
+    return bool(entry.status != ice_manifest.ManifestEntryStatus.DELETED)
 
 
 def has_row_lineage(metadata: TableMetadata) -> bool:
@@ -208,9 +248,7 @@ class Manifest:
                 _CompleteFiles(self.io),  # type: ignore[arg-type]
                 discard_deleted,
             )
-            problem = next(filter(None, map(self._find_problem, entries)), None)
-            if problem:
-                raise CorruptFile(path=path, reason=problem, fix=_RESTORE)
+            _ensure_in_range(entries, path, self.fields)
             listed = (self.manifest.added_files_count or 0) + (self.manifest.existing_files_count or 0)
             live = sum(entry.status != ice_manifest.ManifestEntryStatus.DELETED for entry in entries)
             if live < listed:
@@ -218,15 +256,27 @@ class Manifest:
                 raise CorruptFile(path=path, reason=reason, fix=_RESTORE)
             return entries
 
-    def _find_problem(self, entry: ManifestEntry) -> str | None:
-        file = entry.data_file
-        numbers = (file.record_count, file.file_size_in_bytes, entry.sequence_number or 0)
-        if not all(0 <= number < _LONG for number in numbers):
-            return f"a number of the file {file.file_path} is out of range"
-        if len(file.partition) != self.fields:
-            return f"the file {file.file_path} has {len(file.partition)} partition values instead of {self.fields}"
-        counts = chain.from_iterable((each or {}).values() for each in (file.value_counts, file.null_value_counts))
-        return f"a count of the file {file.file_path} is out of range" if any(n >= _LONG for n in counts) else None
+
+def _ensure_in_range(entries: Iterable[ManifestEntry], path: str, fields: int) -> None:
+    """Check the numbers of manifest entries.
+
+    Args:
+        fields: The number of partition fields.
+    """
+    problem = next(filter(None, (_find_problem(entry, fields) for entry in entries)), None)
+    if problem:
+        raise CorruptFile(path=path, reason=problem, fix=_RESTORE)
+
+
+def _find_problem(entry: ManifestEntry, fields: int) -> str | None:
+    file = entry.data_file
+    numbers = (file.record_count, file.file_size_in_bytes, entry.sequence_number or 0)
+    if not all(0 <= number < _LONG for number in numbers):
+        return f"a number of the file {file.file_path} is out of range"
+    if len(file.partition) != fields:
+        return f"the file {file.file_path} has {len(file.partition)} partition values instead of {fields}"
+    counts = chain.from_iterable((each or {}).values() for each in (file.value_counts, file.null_value_counts))
+    return f"a count of the file {file.file_path} is out of range" if any(n >= _LONG for n in counts) else None
 
 
 @dataclass(frozen=True)

@@ -275,10 +275,13 @@ def is_cut(summary: Mapping[str, str]) -> bool:
 FORMAT_VERSION = "format-version"
 """The property that Iceberg's clients use to choose the format version of a table; it is not stored."""
 
+FORMAT_VERSIONS = (1, 2, 3)
+"""The format versions that Widen writes."""
+
 _READ_ONLY = "Iceberg reserves this name for what the metadata say themselves. {}"
 _SIZE = AllowedValues("[0-9]{1,18}", "Must be an integer.")
 SETTINGS: Mapping[str, AllowedValues] = {
-    FORMAT_VERSION: AllowedValues("[12]", "Widen writes the format versions 1 and 2 of Iceberg, not yet version 3."),
+    FORMAT_VERSION: AllowedValues("[123]", "Widen writes the format versions 1 to 3 of Iceberg."),
     **{
         name: AllowedValues("(?!)", _READ_ONLY.format(fix))
         for name, fix in {

@@ -24,13 +24,13 @@ from widen.errors import (
     TableAlreadyExists,
     TableChanged,
     UnsupportedFeatureForWrite,
-    UnsupportedIcebergVersion,
     WidenError,
 )
 from widen.errors.tables import add_note, first_line
 from widen.iceberg.catalog import TableName, has_no_token, translate_catalog_errors, with_renewal
 from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
+from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.partitions import (
     PartitionField,
     SortKey,
@@ -41,6 +41,7 @@ from widen.iceberg.partitions import (
     unknown_transforms,
 )
 from widen.iceberg.properties import FORMAT_VERSION, SOURCES, read_sources, stream_key
+from widen.iceberg.row_ids import row_id_producer, upgrade_to, with_upgrade
 from widen.iceberg.scan_plan import ReplacedDeletes
 from widen.iceberg.schema_conversion import WRITES_NULL, WRITES_VALUE, find_unreadable, from_model, to_whole
 from widen.iceberg.snapshots import MAIN_BRANCH, SnapshotReference, find_read_point, stream_marks_at
@@ -77,9 +78,6 @@ CommitResult: TypeAlias = int | Conflicted
 NEW_PROPERTIES: Mapping[str, str] = {FORMAT_VERSION: "2"}
 """The properties of a table that an ingestion creates."""
 
-WRITABLE_VERSIONS = (1, 2)
-"""The format versions that PyIceberg writes."""
-
 _ROUNDED = "partitions by a double, whose values PyIceberg would round when it writes a manifest again"
 
 _OUTSIDE_CALENDAR = "partitions by a day, an hour, a date or a timestamp outside of the years 1 to 9999"
@@ -92,16 +90,11 @@ _MERGE_INTEGERS = ("commit.manifest.target-size-bytes", "commit.manifest.min-cou
 
 
 def ensure_table_writable(name: TableName, table: Table) -> None:
-    """Check that PyIceberg can write the table.
+    """Check that the table can be written.
 
     Raises:
-        UnsupportedIcebergVersion: it cannot write this format version.
         UnsupportedFeatureForWrite: the table is partitioned or sorted by a transform that it does not know.
     """
-    version = table.format_version
-    if version not in WRITABLE_VERSIONS:
-        reason = "PyIceberg writes the versions 1 and 2"
-        raise UnsupportedIcebergVersion(location=str(name), version=version, reason=reason)
     if unknown := unknown_transforms(table.metadata):
         features = f"partitioning or sorting by the transform {' or '.join(unknown)}"
         raise UnsupportedFeatureForWrite(verb="write to", location=str(name), features=features)
@@ -201,12 +194,14 @@ def _stage(name: TableName, new: NewTable) -> Transaction:
         # PyIceberg's SQL catalog has multi-level namespaces, but plans new tables in single-level ones only.
         is_sql = isinstance(catalog, sql_catalog.SqlCatalog)
         identifier = (".".join(name.namespace), name.identifier[-1]) if is_sql else name.identifier
-        return catalog.create_table_transaction(
+        transaction = catalog.create_table_transaction(
             identifier,
             schema,
             partition_spec=to_partition_spec(new.partition_by, schema),
             properties={**NEW_PROPERTIES, **new.properties},
         )
+        transaction._updates = with_upgrade(transaction._updates)
+        return transaction
 
 
 _CANNOT_RENEW = "the credentials for the files of the new table have expired, and the catalog gives it no others"
@@ -306,7 +301,7 @@ def commit_properties(name: TableName, properties: Mapping[str, str], removed: S
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
         if version != table.format_version:
-            transaction.upgrade_table_version(2)
+            transaction._stage((upgrade_to(version),))
         if stored:
             transaction.set_properties(stored)
         if removed:
@@ -424,7 +419,8 @@ class IcebergTransaction:
     @property
     def metadata(self) -> TableMetadata:
         """The metadata of the table as the transaction changes it."""
-        return self.transaction.table_metadata
+        with translate_catalog_errors(str(self.name)):
+            return self.transaction.table_metadata
 
     @property
     def schema(self) -> Schema:
@@ -476,6 +472,13 @@ class IcebergTransaction:
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary), branch=branch)
             if same_rows is not None:
                 producer: _SnapshotProducer[Any] = new_replacement(self.transaction, summary, branch, same_rows)
+            elif has_row_lineage(metadata):
+                io, kind = self.table.io, ice_snapshots.Operation
+                operation = kind.OVERWRITE if removed else kind.APPEND
+                entries = dict(summary)
+                producer = row_id_producer()(
+                    operation, self.transaction, io, snapshot_properties=entries, branch=branch
+                )
             else:
                 producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
@@ -625,16 +628,18 @@ def new_replacement(transaction: Transaction, summary: Mapping[str, str], branch
     """
     entries = {**summary, **deletes.counts}
     operation, io = ice_snapshots.Operation.OVERWRITE, transaction._table.io
-    producer = _replacement()(operation, transaction, io, snapshot_properties=entries, branch=branch)
+    has_ids = has_row_lineage(transaction.table_metadata)
+    kind = _replacement(cast(Any, row_id_producer() if has_ids else snapshot_updates._OverwriteFiles))
+    producer = kind(operation, transaction, io, snapshot_properties=entries, branch=branch)
     producer.deletes = deletes
     return producer
 
 
 @cache
-def _replacement() -> type[Any]:
+def _replacement(kind: type[Any]) -> type[Any]:
     """Return the class of the producer; its base is imported with PyIceberg, which may not be installed."""
 
-    class Replacement(snapshot_updates._OverwriteFiles):
+    class Replacement(kind):  # type: ignore[misc]
         deletes: ReplacedDeletes
 
         def _existing_manifests(self) -> list[ManifestFile]:

@@ -85,6 +85,11 @@ class PartitionOptions(FormatOptions, total=False):
         'The partition fields of a new Iceberg table, e.g. ``["day(placed_at)", "bucket(16, id)"]``.',
         metavar="FIELD",
         help="A partition field of a new Iceberg table, e.g. day(placed_at) or bucket(16, id); can be repeated.")]
+    format_version: Annotated[int | None, Option(
+        "The format version of a new Iceberg table, from 1 to 3; by default 2. With 3 each row has an id that it keeps "
+        "(`_row_id`), and clients that only know version 2 cannot open the table.",
+        metavar="N", minimum=1,
+        help="The format version of a new Iceberg table, from 1 to 3; by default 2.")]
 
 
 class BranchOptions(FormatOptions, total=False):

@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 
 from widen.errors import InvalidOption, NameNotFound, TableNotFound
 from widen.errors.tables import first_line
-from widen.frames.iceberg_scan import LINEAGE
+from widen.files.iceberg_columns import LINEAGE
 from widen.frames.scan import may_have_list, read_snapshot
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.log.commit_files import time_text, to_ms

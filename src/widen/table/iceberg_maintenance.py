@@ -59,9 +59,6 @@ NOT_FOR_ICEBERG = {
     "metadata": "use table.metadata, the metadata as PyIceberg has it",
     "snapshot": "use table.current_snapshot(), the snapshot as PyIceberg has it",
     "store": "use table.io, the store as PyIceberg has it",
-    "to_arrow": "use table.scan().to_arrow() of PyIceberg",
-    "to_pandas": "use table.scan().to_pandas() of PyIceberg",
-    "to_polars": "use table.to_polars() of PyIceberg",
 }
 """Why `IcebergTable` does not have these names of `Table`, each in a line."""
 
@@ -123,7 +120,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             InvalidOption: the size is not positive, a column cannot be sorted by, or there is no sort order.
             ColumnNotFound: a column to sort by does not exist.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             CorruptFile: a file cannot be read.
@@ -153,7 +149,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             CorruptFile: a file cannot be read.
@@ -216,7 +211,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             RetentionTooShort: the retention is shorter than the table's.
             InvalidOption: the retention is negative, the number is not positive, or a property is not a number.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: the files also belong to another table, or ``gc.enabled`` is false.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             CorruptFile: a manifest cannot be read; nothing is deleted.
@@ -258,7 +252,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             InvalidOption: the name is taken, the table has no snapshot, or the time is not positive.
             VersionNotFound: the table does not have the snapshot, or it has expired.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
@@ -286,7 +279,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             InvalidOption: the name is taken, the table has no snapshot, or the time is not positive.
             VersionNotFound: the table does not have the snapshot, or it has expired.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
@@ -309,7 +301,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             VersionNotFound: the table does not have the branch.
             InvalidOption: it is the main branch, or the branch of this object.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
@@ -324,7 +315,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
 
         Raises:
             VersionNotFound: the table does not have the tag.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
@@ -342,7 +332,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             VersionNotFound: the table does not have one of the branches.
             InvalidOption: the branch has snapshots that the other one does not have.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
@@ -364,7 +353,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             InvalidOption: a text is neither, there is no such field, or the table is partitioned by it already.
             ColumnNotFound: a column does not exist.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
@@ -383,7 +371,6 @@ class IcebergMaintenanceMixin(ColumnMethodsMixin):
         Raises:
             InvalidOption: a text is not a column with an order, or a column is given twice.
             ColumnNotFound: a column does not exist.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 

@@ -48,6 +48,7 @@ from widen.schema.growth import SchemaChangeOptions, never
 from widen.schema.operations import Operation
 from widen.schema.source_metadata import TableFormat, can_widen_automatically
 from widen.table.iceberg_maintenance import NO_SNAPSHOT, IcebergMaintenanceMixin
+from widen.table.local_frames import LocalFramesMixin
 from widen.table.open_table import Self
 from widen.table.results import SchemaDiff, TableChange, diff_snapshots
 from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_values_kept
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 _WIDEN = "Iceberg can widen int to bigint, float to double, and decimals to more digits: use merge_schema=True."
 
 
-class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
+class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
     """An Iceberg table at its newest version when it was opened, and after each change made through it.
 
     Args:
@@ -191,6 +192,25 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         rows = read_iceberg(source, schema, where)
         return unify_rows(rows, schema) if unified else rows
 
+    def _query_here(self, where: str | None, limit: int, *, unified: bool) -> pa.Table:
+        from widen.files.expressions import query_files
+        from widen.frames.iceberg_scan import IcebergSource, open_queried_files
+        from widen.spark.engine import find_session
+
+        point = self._point(None)
+        schema = self._columns(point)
+        if where is not None:
+            ensure_texts_readable(point.schema, [where])
+        session = partial(find_session, None, "the table has deletes that only Spark applies")
+        source = IcebergSource(session, self._table.io, point)
+        return query_files(schema, partial(open_queried_files, source, schema), where, (), limit, unified=unified)[1]
+
+    def _frame(self, where: Expression | None, spark: SparkSession, *, unified: bool) -> tuple[DataFrame, StructType]:
+        from widen.spark.spark_types import from_spark
+
+        rows = self.read(where, unified=unified, spark=spark)
+        return rows, from_spark(rows.schema)
+
     def _read_lineage(
         self, source: IcebergSource, schema: StructType, where: Expression | None, *, unified: bool
     ) -> DataFrame:
@@ -223,7 +243,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             SchemaMismatch: the data do not fit; the error names the columns, both types, and what would make them fit.
             RowRefused: a required column is null, or a value is out of range; nothing is visible.
             InvalidOption: ``widening`` is not one of the three values.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedColumnType: Iceberg does not have the type of a new column.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             JobFailed: the Spark job failed; nothing is visible.
@@ -266,7 +285,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             RowRefused: a required column is null, or a value is out of range; nothing is visible.
             ChangeRefused: the condition cannot be used.
             InvalidOption: ``widening`` is not one of the three values.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             JobFailed: a Spark job failed; nothing is visible.
@@ -290,7 +308,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Raises:
             NotDeterministic: the condition may give different results for the same row.
             InvalidCondition: the condition cannot be used.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             CorruptFile: a file cannot be read.
@@ -329,7 +346,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             NotDeterministic: the condition may give different results for the same row.
             InvalidCondition: the condition or a value cannot be used.
             RowRefused: a required column would be null, or a value is out of range; nothing is visible.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             UnsupportedFeatureForWrite: PyIceberg cannot remove files of this table; the error says why.
             ContentionError: other writers kept committing first, or the outcome is unknown.
             JobFailed: a Spark job failed; nothing is visible.
@@ -405,7 +421,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             VersionNotFound: the table does not have the snapshot, or it has expired.
             OptionMissing: neither is given.
             InvalidOption: both are given, or the time cannot be read.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
 
@@ -435,7 +450,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Raises:
             InvalidOption: the table is not loaded by key, a field is missing, or a value has another type; the age
                 is not one; or the table keeps every version of its rows, and an age is given or a key has versions.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: too many conflicts, or the outcome of the commit is unknown.
             CorruptLog: the list of deleted keys is missing or damaged.
             StorageError: the catalog or the store returned an error.
@@ -490,7 +504,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Raises:
             InvalidOption: a property records what Widen has done, its name is reserved, or its value is not valid.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
@@ -507,7 +520,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
 
         Raises:
             InvalidOption: a property is not set, or records what Widen has done.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the table first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
@@ -550,7 +562,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
             InvalidPath: the path cannot be read.
             InvalidType: the type cannot be read.
             InvalidOption: Iceberg does not have such a change.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the columns first.
             StorageError: the catalog returned an error.
 
@@ -585,7 +596,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Raises:
             ColumnRefused: a subclass that names the reason.
             InvalidOption: Iceberg does not have such an operation.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
         """
         plan_columns(self._name, operations)
         return tuple(operations)
@@ -600,7 +610,6 @@ class IcebergTable(FoldMixin, IcebergMaintenanceMixin):
         Raises:
             ColumnRefused: a subclass that names the reason.
             InvalidOption: Iceberg does not have such an operation.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: another writer changed the columns first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """

@@ -415,7 +415,6 @@ class FoldMixin(ABC):
             InvalidPath: a path cannot be read.
             FoldRefused: the columns do not belong to the same source field, or the values cannot be converted one by
                 one.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             CorruptFile: a data file or a deletion vector cannot be read.
             JobFailed: the Spark job failed.
             StorageError: the catalog or the store returned an error.
@@ -463,7 +462,6 @@ class FoldMixin(ABC):
             InvalidPath: a path cannot be read.
             RowRefused: a row violates a column rule or a constraint; nothing is visible.
             UnsupportedFeatureForWrite: the table has a feature that this version does not support for writing.
-            UnsupportedIcebergVersion: PyIceberg does not write the format version of the table.
             ContentionError: a concurrent commit added rows that might have such values, or removed files that were
                 read.
             CorruptFile: a data file or a deletion vector cannot be read.

@@ -6,20 +6,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from importlib import import_module
 from os import PathLike
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from widen.errors import InvalidOption, PackageMissing, TableAlreadyExists
+from widen.errors import TableAlreadyExists
 from widen.log.commit import Committed, Conflicted, Outcome, StagedFiles, commit, retry_conflicts, write_metrics
 from widen.log.commit_files import current_ms
 from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
 from widen.log.vacuum import ensure_location_empty
-from widen.model.argument_types import check_arguments, ensure_not_negative
+from widen.model.argument_types import check_arguments
 from widen.model.column_path import as_nullable
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
@@ -33,6 +31,7 @@ from widen.schema.growth import SchemaGrowth, can_retry_write, grow_schema, sche
 from widen.schema.source_metadata import AutomaticWidening
 from widen.schema.table_definition import advance_identities, plan_create_table
 from widen.schema.table_state import TableState
+from widen.table.local_frames import LocalFramesMixin
 from widen.table.maintenance import MaintenanceMixin, MirrorMixin, VacuumMixin
 from widen.table.open_table import Self, TableVersion, to_table_schema
 from widen.table.results import TableChange
@@ -210,135 +209,26 @@ class ReadAndAppendMixin(TableVersion):
 # Rows of small tables as Arrow tables, pandas and polars frames.
 
 
-MAX_ROWS = 1_000_000
-_LARGEST_LIMIT = 2**31 - 1  # of Spark
+class DeltaFramesMixin(LocalFramesMixin, TableVersion):
+    """How a Delta table brings rows into this process."""
 
+    def _query_here(self, where: str | None, limit: int, *, unified: bool) -> pa.Table:
+        from widen.files.arrow_types import to_arrow_schema
 
-class LocalFramesMixin(TableVersion):
-    """Methods that bring the rows of small tables and samples into this process."""
+        if where is None and not unified:
+            return data_reader.read_locally(self._snapshot, limit)
+        columns, rows = expressions.query_locally(self._snapshot, where, limit=limit, unified=unified)
+        return rows.cast(to_arrow_schema(columns if unified else self.schema))
 
-    @check_arguments
-    def to_arrow(
-        self,
-        where: Expression | None = None,
-        *,
-        limit: int | None = None,
-        max_rows: int = MAX_ROWS,
-        unified: bool = False,
-        spark: SparkSession | None = None,
-    ) -> pa.Table:
-        """Return the rows as an Arrow table in the current types of the columns.
-
-        The files are read in this process if that is exact, and up to 128 MB of them if there is a condition; otherwise
-        Spark reads them. Variants are JSON text.
-
-        Args:
-            where: The condition on the rows; as a string in Spark SQL it also skips files, and needs no Spark if it
-                compares columns with constants.
-            limit: The maximum number of rows to return: any of them.
-            max_rows: The maximum number of rows; above it the call is refused, so that no large table comes by
-                accident.
-            unified: Whether to return one column for each source field, as in `read`.
-            spark: The session; by default the active one, else a local one, and only if it is needed.
-
-        Raises:
-            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
-            UnsupportedTypeChange: the schema records a type change that the protocol does not allow.
-            CorruptFile: a file or a deletion vector cannot be read.
-            JobFailed: a Spark job failed.
-            StorageError: the storage returned an error.
-
-        Source: PROTOCOL.md#reader-requirements-for-type-widening
-        """
-        ensure_not_negative(limit=limit, max_rows=max_rows)
-        row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
-        rows = self._local_rows(where, row_limit, spark, unified=unified)
-        if rows.num_rows > max_rows:
-            expected = "There are more rows. Give a limit, a condition or a larger number."
-            raise InvalidOption(option="max_rows", value=max_rows, expected=expected)
-        return rows
-
-    def _local_rows(
-        self, where: Expression | None, row_limit: int, spark: SparkSession | None, *, unified: bool
-    ) -> pa.Table:
-        from widen.files.arrow_types import to_arrow_schema, variants_to_text
-
-        try:
-            if where is None and not unified:
-                return data_reader.read_locally(self._snapshot, row_limit)
-            if where is None or isinstance(where, str):
-                columns, rows = expressions.query_locally(self._snapshot, where, limit=row_limit, unified=unified)
-                return rows.cast(to_arrow_schema(columns if unified else self.schema))
-            reason = "the condition is a Column of Spark"
-        except data_reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
-            reason = str(error)
+    def _frame(self, where: Expression | None, spark: SparkSession, *, unified: bool) -> tuple[DataFrame, StructType]:
         from widen.frames.scan import read_snapshot, unify_rows
-        from widen.spark.engine import find_session
-        from widen.spark.errors import translate_spark_errors
         from widen.spark.spark_types import from_spark
 
-        rows = read_snapshot(find_session(spark, reason), self._store, self._snapshot, where)
-        schema = self._snapshot.schema
-        if unified:
-            rows = unify_rows(rows, schema)
-            schema = from_spark(rows.schema)
-        rows, schema = variants_to_text(rows, schema)
-        with translate_spark_errors():
-            found = (rows if row_limit > _LARGEST_LIMIT else rows.limit(row_limit)).toArrow()
-        try:
-            # Spark names list items differently, and has times in the time zone of the session.
-            return found.cast(to_arrow_schema(schema))
-        except InvalidOption:
-            return found  # a type that only Spark reads
-
-    @check_arguments
-    def to_pandas(
-        self,
-        where: Expression | None = None,
-        *,
-        limit: int | None = None,
-        max_rows: int = MAX_ROWS,
-        unified: bool = False,
-        spark: SparkSession | None = None,
-    ) -> Any:
-        """Return the rows as a pandas DataFrame; see `to_arrow`.
-
-        Raises:
-            PackageMissing: pandas is not installed.
-            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
-            CorruptFile: a file or a deletion vector cannot be read.
-            StorageError: the storage returned an error.
-        """
-        _ensure_installed("pandas")
-        return self.to_arrow(where, limit=limit, max_rows=max_rows, unified=unified, spark=spark).to_pandas()
-
-    @check_arguments
-    def to_polars(
-        self,
-        where: Expression | None = None,
-        *,
-        limit: int | None = None,
-        max_rows: int = MAX_ROWS,
-        unified: bool = False,
-        spark: SparkSession | None = None,
-    ) -> Any:
-        """Return the rows as a polars DataFrame; see `to_arrow`.
-
-        Raises:
-            PackageMissing: polars is not installed.
-            InvalidOption: there are more than ``max_rows`` rows, or a number is negative.
-            CorruptFile: a file or a deletion vector cannot be read.
-            StorageError: the storage returned an error.
-        """
-        module = _ensure_installed("polars")
-        return module.from_arrow(self.to_arrow(where, limit=limit, max_rows=max_rows, unified=unified, spark=spark))
-
-
-def _ensure_installed(package: str) -> ModuleType:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise PackageMissing(package=package) from error
+        rows = read_snapshot(spark, self._store, self._snapshot, where)
+        if not unified:
+            return rows, self._snapshot.schema
+        rows = unify_rows(rows, self._snapshot.schema)
+        return rows, from_spark(rows.schema)
 
 
 @check_arguments
@@ -454,7 +344,7 @@ def _default_properties(spark: SparkSession | None) -> Mapping[str, str]:
     return default_properties(find_started(spark) or find_active())
 
 
-class Table(ReadAndAppendMixin, LocalFramesMixin, DeltaFoldMixin, MaintenanceMixin, VacuumMixin, MirrorMixin):
+class Table(ReadAndAppendMixin, DeltaFramesMixin, DeltaFoldMixin, MaintenanceMixin, VacuumMixin, MirrorMixin):
     """A Delta table at one version: the newest when it was opened, and after each change made through it.
 
     Args:

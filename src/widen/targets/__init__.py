@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from widen.errors import InvalidOption
 from widen.iceberg.catalog import CatalogSource, to_table_name
 from widen.iceberg.partitions import parse_partition_by
+from widen.iceberg.properties import FORMAT_VERSIONS
 from widen.iceberg.snapshots import MAIN_BRANCH
 from widen.log.log_store import LogStore
 from widen.sources.listing import to_place
@@ -33,6 +34,7 @@ def find_table(
     to: str | None = None,
     catalog: CatalogSource | None = None,
     partition_by: Iterable[str] | None = None,
+    format_version: int | None = None,
     branch: str | None = None,
 ) -> TableLocation:
     """Return the location of a table, in the format that it has or will have. Nothing is read yet.
@@ -41,6 +43,7 @@ def find_table(
         into: A local path or a URL; the name of an Iceberg table in its catalog.
         to: The format; by default Iceberg if there is a catalog, else Delta.
         catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
+        format_version: The format version of a new Iceberg table; None for the default.
         branch: The branch of an Iceberg table; by default the main branch.
 
     Raises:
@@ -54,10 +57,15 @@ def find_table(
 
         name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
         fields = parse_partition_by(tuple(partition_by or ()))
-        return IcebergLocation(name, dict(storage_options or {}), fields, None if branch == MAIN_BRANCH else branch)
+        if format_version not in (None, *FORMAT_VERSIONS):
+            expected = "Must be 1, 2 or 3, the format versions that Widen writes."
+            raise InvalidOption(option="format_version", value=format_version, expected=expected)
+        branch = None if branch == MAIN_BRANCH else branch
+        return IcebergLocation(name, dict(storage_options or {}), fields, branch, format_version)
     delta_fixes = (
         ("catalog", catalog, _FOR_ICEBERG),
         ("partition_by", partition_by, _CREATE_FIRST),
+        ("format_version", format_version, _FOR_ICEBERG),
         ("branch", branch, _FOR_ICEBERG),
     )
     for option, value, fix in delta_fixes:

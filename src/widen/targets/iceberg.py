@@ -70,7 +70,7 @@ from widen.iceberg.partitions import (
     read_partition_fields,
     resolve_partition_fields,
 )
-from widen.iceberg.properties import read_sources
+from widen.iceberg.properties import FORMAT_VERSION, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan, to_row_filter
 from widen.iceberg.schema_conversion import (
     ensure_names_distinct,
@@ -176,12 +176,14 @@ class IcebergLocation(TableLocation):
     Args:
         storage_options: Settings and credentials of the store of its files; by default the catalog's.
         branch: The branch that is written to; None for the main branch.
+        format_version: The format version of a new table; None for the default.
     """
 
     name: TableName
     storage_options: Mapping[str, str] = field(default_factory=dict, hash=False)
     partition_by: tuple[PartitionField, ...] = ()
     branch: str | None = None
+    format_version: int | None = None
 
     @property
     def location(self) -> str:
@@ -230,6 +232,7 @@ class IcebergLocation(TableLocation):
         partition_fields = read_partition_fields(table.metadata)
         ensure_can_be_null(table)
         self._ensure_partitions(partition_fields)
+        self._ensure_format_version(table.format_version)
         # A column must not have the name of a partition field, also not of one of an older specification.
         reserved = frozenset(each.name for spec in table.specs().values() for each in spec.fields)
         policy = replace(
@@ -260,6 +263,14 @@ class IcebergLocation(TableLocation):
             text = ", ".join(map(str, actual)) or "nothing"
             expected = f"The table exists and is partitioned by {text}; an ingestion does not change that."
             raise InvalidOption(option="partition_by", value=", ".join(map(str, self.partition_by)), expected=expected)
+
+    def _ensure_format_version(self, actual: int) -> None:
+        if self.format_version not in (None, actual):
+            expected = (
+                f"The table exists and has format version {actual}; an ingestion does not change that. Raise it with "
+                f"ALTER TABLE ... SET TBLPROPERTIES ('{FORMAT_VERSION}' = '...')."
+            )
+            raise InvalidOption(option="format_version", value=self.format_version, expected=expected)
 
 
 def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, ...]) -> dict[Path, FixedColumn]:
@@ -503,7 +514,9 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         """The open transaction with the changes of the columns."""
         if self._transaction is None:
             target, schema = self.target, self.plan.schema
-            new_table = NewTable(schema, self.partition_by) if target.table is None else None
+            version = target.place.format_version
+            properties = {} if version is None else {FORMAT_VERSION: str(version)}
+            new_table = NewTable(schema, self.partition_by, properties) if target.table is None else None
             name, branch = target.place.name, target.place.branch
             self._transaction = open_transaction(name, target.table, self.plan.operations, new_table, branch)
         return self._transaction

@@ -230,6 +230,10 @@ ICEBERG_TABLES = (
     Call("optimize", lambda table: table.optimize(zorder_by=["id"])),
     Call("schema_at", lambda table: table.schema_at(first_version(table))),
     Call("set_sort_order", lambda table: table.set_sort_order("id")),
+    Call("to_arrow", lambda table: table.to_arrow()),
+    Call("to_arrow", lambda table: table.to_arrow("hash(id) = 1"), "it evaluates HASH(id)"),
+    Call("to_pandas", lambda table: table.to_pandas("id = 1")),
+    Call("to_polars", lambda table: table.to_polars("id = 1")),
 )
 
 FUNCTIONS: Mapping[str, tuple[Callable[[], Any], str]] = {

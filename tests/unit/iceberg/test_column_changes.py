@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -26,7 +24,6 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
-    TimestampType,
 )
 
 from support.iceberg_files import embedded_catalog
@@ -45,7 +42,6 @@ from widen.errors import (
     TableChanged,
     TypeChangeRefused,
     UnsupportedColumnType,
-    UnsupportedIcebergVersion,
 )
 from widen.iceberg import table_commit as commit
 from widen.iceberg.catalog import TableName, to_table_name
@@ -249,12 +245,3 @@ def test_a_change_that_another_writer_made_first_wins(name: TableName, monkeypat
     with pytest.raises(TableChanged, match=r"ns\.t in the meantime: Requirement failed: current schema id has changed"):
         alter(name, "id", type="bigint")
     assert kind(name.load(), "id") == "int"
-
-
-def test_version_3_is_refused_until_pyiceberg_writes_it(tmp_path: Path) -> None:
-    catalog: SqlCatalog = embedded_catalog(tmp_path)
-    schema = Schema(NestedField(1, "at", TimestampType(), required=False))
-    with pytest.raises(NotImplementedError, match="Writing V3 is not yet supported"):
-        catalog.create_table("ns.three", schema, properties={"format-version": "3"})
-    with pytest.raises(UnsupportedIcebergVersion, match="format version 3, which cannot be written"):
-        commit.ensure_table_writable(to_table_name("ns.three", catalog), SimpleNamespace(format_version=3))  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ import pytest
 from pyiceberg import types as ice
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException, ForbiddenError
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 
+from support.iceberg_files import embedded_catalog
 from widen.errors import (
     CatalogError,
     CatalogRefused,
@@ -22,12 +22,11 @@ from widen.errors import (
     TableChanged,
     TypeChangeRefused,
     UnsupportedFeatureForWrite,
-    UnsupportedIcebergVersion,
 )
 from widen.iceberg.catalog import TableName, to_table_name
 from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.partitions import PartitionField, encode_partition
-from widen.iceberg.table_commit import NewTable, commit_columns, ensure_table_writable, open_transaction
+from widen.iceberg.table_commit import NewTable, commit_columns, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.types import (
     BINARY,
@@ -166,24 +165,14 @@ def test_pyiceberg_itself_accepts_two_of_them(table: TableName) -> None:
 
 
 def test_pyiceberg_does_not_write_version_3(tmp_path: Path) -> None:
-    """If this fails, tables of version 3 can be written: see `WRITABLE_VERSIONS` and the table of capabilities."""
-    name = to_table_name("shop.v3", tmp_path / "c.db")
-    name.create_namespace()
+    """If this fails, PyIceberg writes such tables itself: see `widen.iceberg.row_ids`."""
     schema = Schema(ice.NestedField(1, "id", ice.LongType()))
     with pytest.raises(NotImplementedError, match="V3"):
-        name.catalog.open().create_table(name.identifier, schema, properties={"format-version": "3"})
+        embedded_catalog(tmp_path).create_table("ns.three", schema, properties={"format-version": "3"})
 
 
-def test_version_3_is_refused_with_the_reason(table: TableName, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = table.load()
-    monkeypatch.setattr(Table, "format_version", property(lambda _: 3))
-    with pytest.raises(UnsupportedIcebergVersion, match="format version 3, which cannot be written") as error:
-        ensure_table_writable(table, opened)
-    assert "PyIceberg writes the versions 1 and 2" in error.value.message
-
-
-@pytest.mark.parametrize("version", ["1", "2"])
-def test_both_versions_are_written(tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize("version", ["1", "2", "3"])
+def test_each_version_is_written(tmp_path: Path, version: str) -> None:
     name = to_table_name("shop.orders", tmp_path / "c.db")
     name.create_namespace()
     schema = Schema(ice.NestedField(1, "id", ice.IntegerType()))

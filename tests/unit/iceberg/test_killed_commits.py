@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from support.fault import FULL
 from support.without_spark import fork_without_spark
 from widen.iceberg.catalog import to_table_name
@@ -28,7 +30,8 @@ name = to_table_name("shop.orders", sys.argv[1])
 while True:
     table = name.find()
     number = 1 + (last_interval(table.properties, "s") or 0 if table else 0)
-    transaction = open_transaction(name, table, (), NewTable(StructType((Field("id", LONG),))))
+    new = NewTable(StructType((Field("id", LONG),)), properties={"format-version": sys.argv[2]})
+    transaction = open_transaction(name, table, (), new)
     transaction.set_properties(stream_mark("s", number))
     file = IcebergFile(f"job/part-{number}.parquet", 9, '{"rows":1,"offsets":[4],"columns":{}}')
     transaction.add_snapshot([file], {APP_ID: "s", INTERVAL: str(number)})
@@ -61,10 +64,11 @@ def run_killed(program: str, *words: object, wait: Callable[[float], float]) -> 
     return int(rest[-1]) if rest and rest[-1].isdigit() else reported
 
 
-def test_every_interval_is_there_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_every_interval_is_there_once(tmp_path: Path, version: int) -> None:
     catalog, rng, reported = tmp_path / "c.db", random.Random(7), 0
     for _ in range(KILLS):
-        reported = run_killed(WORKER, catalog, wait=lambda _: rng.uniform(0, 0.3))
+        reported = run_killed(WORKER, catalog, version, wait=lambda _: rng.uniform(0, 0.3))
     table = to_table_name("shop.orders", catalog).load()
     numbers = [int(s.summary[INTERVAL]) for s in table.snapshots() if s.summary and s.summary[INTERVAL]]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -72,6 +76,10 @@ def test_every_interval_is_there_once(tmp_path: Path) -> None:
     assert len(numbers) in (reported, reported + 1)
     files = sorted(task.file.file_path.rpartition("/")[2] for task in table.scan().plan_files())
     assert files == sorted(f"part-{number}.parquet" for number in numbers)
+    assert table.format_version == version
+    if version == 3:  # each file has a row
+        assert table.metadata.next_row_id == len(numbers)
+        assert [each.first_row_id for each in table.snapshots()] == [number - 1 for number in numbers]
 
 
 PUBLISHER = """

@@ -41,7 +41,7 @@ def by_new_table(place: Path, key: str, value: str) -> None:
 
 
 REFUSED = {
-    "format-version": ("3", "0", "two", "", "-1"),
+    "format-version": ("4", "0", "two", "", "-1"),
     "current-snapshot-id": ("17",),
     "cherry-pick-snapshot-id": ("17",),
     "uuid": ("x",),
@@ -72,7 +72,7 @@ def test_a_property_that_cannot_be_set_is_refused_by_name(
 
 @pytest.mark.parametrize("key", ["format-version", "current-snapshot-id"])
 def test_the_command_refuses_it_too(tmp_path: Path, catalog: SqlCatalog, key: str) -> None:
-    words = ("properties", NAME, "--catalog", str(tmp_path / "catalog.db"), "--set", f"{key}=3")
+    words = ("properties", NAME, "--catalog", str(tmp_path / "catalog.db"), "--set", f"{key}=4")
     done = run(*words)
     assert (done.exit_code, key in done.output) == (1, True)
 

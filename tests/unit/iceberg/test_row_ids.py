@@ -1,0 +1,191 @@
+"""Tables of format version 3 by clients that know the format: their metadata, and the ids that files get.
+
+Source: Iceberg's table specification, "Row Lineage", "Snapshots" and "Manifest Lists"
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_LIST_FILE_SCHEMAS
+
+import widen
+from support.iceberg_files import embedded_catalog
+from widen.errors import InvalidOption, TableError
+from widen.iceberg.catalog import to_table_name
+
+
+def load(place: Path, *records: dict[str, Any], **options: Any) -> None:
+    path = place / f"{len(list(place.glob('*.json')))}.json"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    widen.ingest(str(path), "ns.t", catalog=place / "catalog.db", to="iceberg", verify=True, **options)
+
+
+def opened(place: Path) -> widen.IcebergTable:
+    return widen.IcebergTable("ns.t", place / "catalog.db")
+
+
+def metadata_of(place: Path) -> dict[str, Any]:
+    path = to_table_name("ns.t", place / "catalog.db").load().metadata_location.removeprefix("file://")
+    content = Path(path).read_bytes()
+    return json.loads(gzip.decompress(content) if path.endswith(".gz.metadata.json") else content)  # type: ignore[no-any-return]
+
+
+def rows(place: Path) -> list[int]:
+    """The ids of the rows, as PyIceberg reads them."""
+    return to_table_name("ns.t", place / "catalog.db").load().scan().to_arrow()["id"].to_pylist()  # type: ignore[no-any-return]
+
+
+def records_of(path: str) -> list[dict[str, Any]]:
+    with open(path.removeprefix("file://"), "rb") as stream:
+        return [*fastavro.reader(stream)]  # type: ignore[misc]
+
+
+def manifests_of(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
+    return records_of(snapshot["manifest-list"])
+
+
+def test_the_fields_of_this_version_follow_the_others() -> None:
+    """If this fails, PyIceberg has moved them, and records of version 2 cannot be extended."""
+    names = {version: [each.name for each in DATA_FILE_TYPE[version].fields] for version in (2, 3)}
+    assert names[3][: len(names[2])] == names[2]
+    lists = {version: [each.name for each in MANIFEST_LIST_FILE_SCHEMAS[version].fields] for version in (2, 3)}
+    assert lists[3] == [*lists[2], "first_row_id"]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_a_new_table(tmp_path: Path, codec: str) -> None:
+    load(tmp_path, {"id": 1}, {"id": 2}, format_version=3)
+    if codec == "gzip":
+        opened(tmp_path).set_properties({"write.metadata.compression-codec": "gzip"})
+    load(tmp_path, {"id": 3, "s": "x"})
+    metadata = metadata_of(tmp_path)
+    assert (metadata["format-version"], metadata["next-row-id"]) == (3, 3)
+    first, second = metadata["snapshots"]
+    assert [(each["first-row-id"], each["added-rows"]) for each in (first, second)] == [(0, 2), (2, 1)]
+    listed = {each["added_snapshot_id"]: each["first_row_id"] for each in manifests_of(second)}
+    assert listed == {first["snapshot-id"]: 0, second["snapshot-id"]: 2}
+    (entry,) = records_of(manifests_of(first)[0]["manifest_path"])
+    assert entry["data_file"]["first_row_id"] is None  # it follows from the manifest list
+    assert {"referenced_data_file", "content_offset", "content_size_in_bytes"} <= entry["data_file"].keys()
+
+
+def test_rows_that_a_table_had_before_get_ids_with_the_next_snapshot(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1}, {"id": 2})
+    load(tmp_path, {"id": 3})
+    opened(tmp_path).set_properties({"format-version": "3", "owner": "shop"})
+    metadata = metadata_of(tmp_path)
+    assert (metadata["format-version"], metadata["next-row-id"], metadata["properties"]["owner"]) == (3, 0, "shop")
+    assert not any("first-row-id" in each for each in metadata["snapshots"])
+    assert sorted(rows(tmp_path)) == [1, 2, 3]
+    load(tmp_path, {"id": 4})
+    newest = metadata_of(tmp_path)["snapshots"][-1]
+    assert (newest["first-row-id"], newest["added-rows"], metadata_of(tmp_path)["next-row-id"]) == (0, 4, 4)
+    ids = sorted((each["first_row_id"], each["added_rows_count"]) for each in manifests_of(newest))
+    assert ids[0][0] == 0
+    assert all(first + count == following for (first, count), (following, _) in itertools.pairwise(ids))
+    assert sum(count for _, count in ids) == 4
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_table_of_an_older_version_becomes_one_and_stays_one(tmp_path: Path, before: int) -> None:
+    load(tmp_path, {"id": 1}, format_version=before)
+    opened(tmp_path).set_properties({"format-version": "3"})
+    with pytest.raises(InvalidOption, match="has format version 3, which cannot be lowered"):
+        opened(tmp_path).set_properties({"format-version": "2"})
+    load(tmp_path, {"id": 2**40})
+    assert sorted(rows(tmp_path)) == [1, 2**40]
+    assert metadata_of(tmp_path)["last-sequence-number"] == (1 if before == 1 else 2)
+
+
+def test_a_file_that_is_listed_again_keeps_its_id(tmp_path: Path) -> None:
+    """Also where its manifest is written again, because another file of it was removed."""
+    load(tmp_path, {"id": 1, "p": "a"}, {"id": 2, "p": "b"}, format_version=3, partition_by=["p"])
+    before = {each["id"]: each["_row_id"] for each in lineage(tmp_path)}
+    opened(tmp_path).delete("id = 2")
+    newest = metadata_of(tmp_path)["snapshots"][-1]
+    entries = [each for manifest in manifests_of(newest) for each in records_of(manifest["manifest_path"])]
+    assert [(each["status"], each["data_file"]["first_row_id"]) for each in entries if each["status"] == 0] == [
+        (0, before[1])
+    ]
+    assert {each["status"] for each in entries} == {0, 2}
+    assert lineage(tmp_path) == [{"id": 1, "_row_id": before[1], "_last_updated_sequence_number": 1}]
+
+
+def test_changed_rows_keep_their_ids(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}, format_version=3)
+    opened(tmp_path).update({"v": "'x'"}, "id = 2")
+    opened(tmp_path).delete("id = 1")
+    load(tmp_path, {"id": 4, "v": "d"})
+    opened(tmp_path).optimize()
+    assert lineage(tmp_path) == [
+        {"id": 2, "_row_id": 1, "_last_updated_sequence_number": 2},
+        {"id": 3, "_row_id": 2, "_last_updated_sequence_number": 1},
+        {"id": 4, "_row_id": lineage(tmp_path)[-1]["_row_id"], "_last_updated_sequence_number": 4},
+    ]
+    assert lineage(tmp_path)[-1]["_row_id"] > 2
+
+
+def test_what_pyiceberg_would_drop_is_refused_by_name(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1}, format_version=3)
+    name = to_table_name("ns.t", tmp_path / "catalog.db")
+    path = Path(name.load().metadata_location.removeprefix("file://"))
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps(stored | {"encryption-keys": [{"key-id": "k", "encrypted-key-metadata": "eA=="}]}))
+    with pytest.raises(TableError, match="encryption-keys"):
+        opened(tmp_path).set_properties({"owner": "shop"})
+    with pytest.raises(TableError, match="encryption-keys"):
+        load(tmp_path, {"id": 2})
+    assert json.loads(path.read_text()).keys() == {*stored, "encryption-keys"}
+
+
+def test_an_ingestion_does_not_change_the_version_of_a_table(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1})
+    with pytest.raises(InvalidOption, match="has format version 2; an ingestion does not change that"):
+        load(tmp_path, {"id": 2}, format_version=3)
+    load(tmp_path, {"id": 2}, format_version=2)
+    with pytest.raises(InvalidOption, match="Must be 1, 2 or 3"):
+        load(tmp_path, {"id": 2}, format_version=4)
+
+
+def test_the_catalog_of_the_caller_stays_as_it_is(tmp_path: Path) -> None:
+    catalog = embedded_catalog(tmp_path)
+    kind = type(catalog)
+    path = tmp_path / "a.json"
+    path.write_text('{"id": 1}\n')
+    widen.ingest(str(path), "ns.t", catalog=catalog, to="iceberg", format_version=3)
+    assert type(catalog) is kind
+    assert catalog.load_table("ns.t").format_version == 3
+
+
+def lineage(place: Path) -> list[dict[str, Any]]:
+    """The ids of rows, as the files and their manifests say them."""
+    import pyarrow.parquet as pq
+
+    newest, found = metadata_of(place)["snapshots"][-1], list[dict[str, Any]]()
+    for manifest in manifests_of(newest):
+        following = manifest["first_row_id"]
+        for entry in records_of(manifest["manifest_path"]):
+            file = entry["data_file"]
+            if entry["status"] == 2:
+                continue
+            first = file["first_row_id"]
+            if first is None:
+                first, following = following, following + file["record_count"]
+            number = entry["sequence_number"] or manifest["sequence_number"]
+            for at, row in enumerate(pq.read_table(file["file_path"].removeprefix("file://")).to_pylist()):
+                own, updated = row.get("_row_id"), row.get("_last_updated_sequence_number")
+                found.append(
+                    {
+                        "id": row["id"],
+                        "_row_id": first + at if own is None else own,
+                        "_last_updated_sequence_number": number if updated is None else updated,
+                    }
+                )
+    return sorted(found, key=lambda row: row["id"])

@@ -41,3 +41,19 @@ def test_delta_lake_finds_every_row_of_a_float_that_became_double(
                 lost += [condition.format(column)] if found != expected else []
     assert (lost == []) is is_exact
     assert widen.Table(path).to_arrow("v > 0.1").num_rows == sum(value > 0.1 for value in floats)
+
+
+def test_delta_lake_reads_the_same_values_of_a_partition_column(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    columns = "p float, v int"
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` ({columns}) USING delta PARTITIONED BY (p) "
+        "TBLPROPERTIES ('delta.enableTypeWidening'='true')"
+    )
+    frame = spark.createDataFrame([(as_float(value), 1) for value in VALUES], columns).coalesce(1)
+    frame.write.format("delta").mode("append").save(path)
+    widen.Table(path).alter_column("p", type="double")
+    rows = spark.read.format("delta").load(path)
+    assert sorted(row.p for row in rows.collect()) == sorted(map(as_float, VALUES))
+    assert rows.where(f"p = {as_float(0.1)!r}D").count() == 1
+    assert sorted(row["p"] for row in widen.Table(path).to_arrow().to_pylist()) == sorted(map(as_float, VALUES))

@@ -5,6 +5,9 @@ bounds of a float they are exact. As bounds of a double they are not: readers th
 skip a file for ``v > 0.1``, though the value is above 0.1. So the files are added again, without data changes, with
 the bounds that their floats have as doubles. No file is read: the value of a float is the float nearest to its text.
 
+The values of a partition column stand in the log only, as such texts. There a widening would change the values
+themselves, so their texts become exact as well.
+
 Source: PROTOCOL.md#per-file-statistics; Delta Lake for Spark and DuckDB's extension delta, which lose such rows
 """
 
@@ -12,7 +15,8 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -45,35 +49,67 @@ def widened_floats(before: TableConfiguration, actions: Iterable[Action]) -> tup
 
 
 def exact_float_adds(base: Snapshot, paths: Collection[Path], actions: Iterable[Action]) -> list[Add]:
-    """Return the files whose bounds of some columns are not exact, to be added again with exact ones.
+    """Return the files to add again with exact bounds and partition values of some columns.
 
-    Too many files are left as they are, with a warning: the commit must stay a small one.
+    Too many files keep their bounds, with a warning: the commit must stay a small one. Partition values always change.
 
     Args:
         paths: The physical paths of columns that every file has as floats.
         actions: What else the commit does; the files that it names are left out.
     """
-    named = {canonical_path(action.path) for action in actions if isinstance(action, (Add, Remove))}
-    files = base.files()
-    chosen = pa.Table.from_batches([find_inexact(batch, paths) for batch in files.to_batches()], files.schema)
+    files, keys = base.files(), [path[0] for path in paths if len(path) == 1 and path[0] in base.partition_keys]
+    stored = [path for path in paths if path[0] not in keys]
+    chosen = _choose(files, partial(find_inexact, floats=stored)) if stored else files.slice(0, 0)
     if chosen.num_rows > REPAIRED_FILES:
         _log.warning(
             "%s: the bounds of %d files in the log are not exact for %s, which other readers need to find every row. "
             "Run `widen rewrite %s --statistics`.",
-            *(base.location, chosen.num_rows, ", ".join(".".join(path) for path in paths), base.location),
+            *(base.location, chosen.num_rows, ", ".join(".".join(path) for path in stored), base.location),
         )
-        return []
-    return exact_floats((add for add in to_adds(chosen) if canonical_path(add.path) not in named), paths)
+        chosen = chosen.slice(0, 0)
+    parts = _choose(files, partial(_with_inexact_keys, keys=keys)) if keys else files.slice(0, 0)
+    adds = {add.path: add for add in (*to_adds(parts), *to_adds(chosen))}
+    named = {canonical_path(action.path) for action in actions if isinstance(action, (Add, Remove))}
+    return exact_floats((add for path, add in adds.items() if canonical_path(path) not in named), paths)
+
+
+def _choose(files: pa.Table, choose: Callable[[pa.RecordBatch], pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(map(choose, files.to_batches()), files.schema)
 
 
 def exact_floats(adds: Iterable[Add], paths: Collection[Path]) -> list[Add]:
-    """Return the files whose bounds of some columns are not exact, each with exact ones and without data changes."""
+    """Return the files whose bounds or partition values are not exact for some columns, each with exact ones.
+
+    They are without data changes.
+    """
     changed = []
     for add in adds:
         stats = change_bounds(add.stats, paths, _nearest_float)
-        if stats != add.stats:
-            changed.append(msgspec.structs.replace(add, stats=stats, data_change=False))
+        values = {key: _exact_text(text) if (key,) in paths else text for key, text in add.partition_values.items()}
+        if (stats, values) != (add.stats, add.partition_values):
+            exact = msgspec.structs.replace(add, stats=stats, partition_values=values, data_change=False)
+            changed.append(exact)
     return changed
+
+
+def _with_inexact_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows of a file list with a partition value that is not exactly a float."""
+    mask = pa.repeat(False, rows.num_rows)
+    for key in keys:
+        texts = pc.map_lookup(rows["partition_values"], pa.scalar(key), "first").dictionary_encode("encode")
+        inexact = [_exact_text(text) != text for text in texts.dictionary.to_pylist()]
+        mask = pc.or_(mask, pa.array(inexact, pa.bool_()).take(texts.indices))
+    return rows.filter(mask)
+
+
+def _exact_text(text: str | None) -> str | None:
+    """Return the text of a float as that of the same number as a double."""
+    try:
+        value = float(text or "")
+    except ValueError:  # null, or a text that is not a number
+        return text
+    exact = _nearest_float(value)
+    return text if exact == value or value != value else repr(exact)
 
 
 def without_named(ours: Sequence[Action], theirs: Iterable[Action]) -> list[Action]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,23 @@ def test_the_commit_that_widens_makes_them_exact(tmp_path: Path, mapping: str) -
     assert table.to_arrow("v > 0.1")["v"].to_pylist().count(as_float(0.1)) == 1
     assert table.to_arrow().num_rows == 3
     assert sorted(widen.Table(tmp_path).to_arrow()["v"].to_pylist()) == sorted(map(as_float, (0.1, 0.5, 0.3)))
+
+
+@pytest.mark.parametrize("limit", [0, 100_000])
+def test_a_partition_column_keeps_its_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Its values stand in the log only, as texts of floats; the text of a double is another one."""
+    monkeypatch.setattr(exact_bounds, "REPAIRED_FILES", limit)
+    rows = {"p": pa.array([0.1, 0.5, None, 0.1], pa.float32()), "v": pa.array([0.3, 0.5, 0.7, 0.1], pa.float32())}
+    write_deltalake(tmp_path, pa.table(rows), partition_by=["p"])
+    table = widen.Table(tmp_path).set_properties(ON)
+    before = table.to_arrow().to_pylist()
+    assert {row["p"] for row in before} == {as_float(0.1), 0.5, None}
+    table.alter_columns({"p": {"type": "double"}, "v": {"type": "double"}})
+    after = widen.Table(tmp_path).to_arrow()
+    assert sorted(map(str, after.to_pylist())) == sorted(map(str, before))
+    assert after.schema.field("p").type == pa.float64()
+    assert table.to_arrow("p > 0.1").num_rows == 3
+    assert table.to_arrow(f"p = {as_float(0.1)!r}").num_rows == 2
 
 
 def test_only_the_column_that_widens(tmp_path: Path) -> None:

@@ -575,15 +575,14 @@ class _Judge:
     def _find_right_versions(self) -> tuple[pa.Array, pa.Array]:
         """Return the same for keys that keep every version, each until the next event of its key."""
         count, records, before, after = len(self.keys), self.records, self.before, self.after
-        if self.reader.rules.is_tracking:  # each version depends on those before it
-            return pa.repeat(pa.scalar(False), count), pa.nulls(0, pa.int64())
         until = one_array(after[UNTIL])
         is_open, is_sound = pc.equal(until, ""), pc.not_equal(until, BROKEN)
         until = pc.if_else(pc.and_(is_sound, pc.invert(is_open)), until, pa.scalar(None, pa.string()))
         sides = (records, before, self.deleted)
-        *ranks, own, ends = _rank(self.reader, [*(one_array(each[SEQUENCE]) for each in (*sides, after)), until])
-        unique = pc.unique(pa.concat_arrays([one_array(each[DIGEST]) for each in (records, before, after)]))
-        contents = [pc.index_in(one_array(each[DIGEST]), value_set=unique) for each in (records, before, after)]
+        times = [*(one_array(each[SEQUENCE]) for each in (*sides, after)), until, one_array(after[SINCE])]
+        *ranks, own, ends, since = _rank(self.reader, times)
+        contents = _number([one_array(each[DIGEST]) for each in (records, before, after)])
+        tracked = _number([one_array(each[TRACKED]) for each in (records, before)])
         no_row = pa.nulls(len(before) + len(self.deleted), pa.int64())
         flags = [
             pc.equal(one_array(records[IS_DELETE]), 1),
@@ -595,18 +594,22 @@ class _Judge:
                 _RANK: pa.concat_arrays(ranks),
                 IS_DELETE: pa.concat_arrays(flags).cast(pa.int8()),
                 DIGEST: pa.concat_arrays([*contents[:2], pa.nulls(len(self.deleted), pa.int32())]),
+                TRACKED: pa.concat_arrays([*tracked, pa.nulls(len(self.deleted), pa.int32())]),
                 _AT: pa.concat_arrays([count_up(len(records)), no_row]),
             }
         )
-        wanted = [(IS_DELETE, "max"), (DIGEST, "min"), (DIGEST, "max"), (_AT, "max")]
+        wanted = [(IS_DELETE, "max"), (DIGEST, "min"), (DIGEST, "max"), (_AT, "max"), (TRACKED, "max")]
         moments = events.filter(events[_CODE].is_valid()).group_by([_CODE, _RANK]).aggregate(wanted)
         moments = moments.sort_by([(_CODE, "ascending"), (_RANK, "ascending")])
-        code, rank, deletes, low, high, winner = (
+        code, rank, deletes, low, high, winner, value = (
             one_array(moments[name]) for name in (_CODE, _RANK, *(f"{name}_{which}" for name, which in wanted))
         )
         has_next = pc.equal(code[1:], code[:-1])
         until = pa.concat_arrays([pc.if_else(has_next, rank[1:], _NEVER), pa.repeat(_NEVER, min(1, len(code)))])
-        is_version = pc.equal(deletes, 0)
+        is_version, start = pc.equal(deletes, 0), rank
+        if self.reader.rules.is_tracking:
+            is_pair = pc.and_(has_next, pc.and_(is_version[1:], is_version[:-1]))
+            start, until = _merge_updates(rank, until, pc.and_(is_pair, _are_equal(value[1:], value[:-1])))
         width = (pc.max(pa.concat_arrays([rank, own])).as_py() or 0) + 1
         place, found = (
             pc.add(pc.multiply(each, width), at) for each, at in ((code, rank), (one_array(after[_CODE]), own))
@@ -614,6 +617,7 @@ class _Judge:
         at = pc.index_in(place, value_set=found)
         now = pc.if_else(is_open, _NEVER, pc.if_else(is_sound, ends, pa.scalar(-2, pa.int64())))
         is_same = pc.and_(_are_equal(contents[2].take(at), low), _are_equal(now.take(at), until))
+        is_same = pc.and_(is_same, _are_equal(since.take(at), start))
         is_wrong = pc.and_(is_version, pc.invert(pc.and_(is_same, _are_equal(low, high))))
         is_right = pc.invert(pc.is_in(count_up(count), value_set=code.filter(is_wrong)))
         same_count = pc.equal(_count_by(code.filter(is_version), count), _count_by(after[_CODE], count))
@@ -713,6 +717,27 @@ def _rank(reader: KeyReader, texts: Sequence[pa.Array]) -> list[pa.Array]:
     ranks = pc.add(pc.fill_null(ranks, -1).cast(pa.int64()), 1)
     starts = [sum(sizes[:at]) for at in range(len(sizes))]
     return [ranks.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _number(sides: Sequence[pa.Array]) -> list[pa.Array]:
+    """Return the values of several arrays as numbers, the same for equal values."""
+    unique = pc.unique(pa.concat_arrays(sides))
+    return [pc.index_in(each, value_set=unique) for each in sides]
+
+
+def _merge_updates(rank: pa.Array, until: pa.Array, is_same: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Return from when until when events are valid if some of them only update the version before.
+
+    Args:
+        rank: The sequences of the events of each key, in their order, and `until` those of the next ones.
+        is_same: Whether each event but the first agrees with the one before it on the tracked fields.
+    """
+    if not len(rank):
+        return rank, until
+    opens = pa.concat_arrays([pa.array([True]), pc.invert(is_same)])
+    start = rank.filter(opens).take(pc.subtract(pc.cumulative_sum(opens.cast(pa.int64())), 1))
+    is_updated = pa.concat_arrays([is_same, pa.array([False])])
+    return pc.if_else(is_updated, rank, start), pc.if_else(is_updated, rank, until)
 
 
 def _by_code(rows: pa.Table, count: int, name: str, function: str) -> pa.Array:

@@ -91,6 +91,15 @@ def test_what_a_commit_does_not_need_any_more_is_deleted(options: dict[str, Any]
     assert column(options["path"], "a") == [1, 2, 3]
 
 
+def test_only_changes_of_tracked_fields_open_versions(options: dict[str, Any]) -> None:
+    options |= {"key": "id", "sequenceBy": "at", "history": "true", "historyExcept": "stock, note"}
+    run_batch(options, [texts('{"id": 1, "at": 1, "price": 5, "stock": 9}', '{"id": 1, "at": 3, "price": 5}')], 0)
+    run_batch(options, [texts('{"id": 1, "at": 2, "price": 5, "stock": 8, "note": "late"}')], 1)
+    run_batch(options, [texts('{"id": 1, "at": 4, "price": 6, "stock": 7}')], 2)
+    found = sorted((row["at"], row["_valid_from"], row["_valid_to"]) for row in rows_of(str(options["path"])))
+    assert found == [(1, 1, 1), (2, 2, 2), (3, 1, 4), (4, 4, None)]
+
+
 def test_aborts_delete_what_is_staged_and_a_failed_task_its_own(options: dict[str, Any], tmp_path: Path) -> None:
     messages = stage(options, [texts('{"a": 1}'), texts('{"a": 2}')], 0)
     writer(options).abort([*messages, None], 0)

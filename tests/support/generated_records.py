@@ -66,6 +66,11 @@ def long_decimal(chance: random.Random) -> str:
     )
 
 
+def integral(chance: random.Random) -> str:
+    whole = str(chance.randint(-(10 ** chance.choice([1, 5, 17])), 10**5))
+    return chance.choice([whole, f"{whole}.0", f"{whole}.0", f"{whole}.00", f"{whole}e2", f"{whole}.5", "-0.0"])
+
+
 def spelled(chance: random.Random) -> str:
     return json.dumps(time_text(chance))
 
@@ -287,6 +292,17 @@ SETTINGS = {
             },
         ),
         {"old_long": "old"},
+    ),
+    "integral doubles": Setting(
+        {
+            "n": integral,
+            "m": one_of(integral, number(0, 9), fraction),
+            "l": array(integral),
+            "s": one_of(word, integral),
+            "at": integral,
+        },
+        "struct<at: timestamp>",
+        Policy(takes_integral=True),
     ),
     "doubles": Setting({"d": one_of(fraction, money), "n": number(0, 2**62)}, policy=Policy(numbers=Numbers.DOUBLE)),
     "decimals": Setting({"d": one_of(fraction, money), "x": money}, policy=Policy(numbers=Numbers.DECIMAL)),

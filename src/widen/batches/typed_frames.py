@@ -434,8 +434,8 @@ def _quoted(text: str) -> str:
 
 _NANOSECONDS = r"\.[0-9]{7}"
 _FIX = (
-    "Write the times in microseconds or as strings. To take them as Spark reads them, pass the DataFrame of "
-    "spark.read.orc."
+    "Write the times in microseconds or as strings; nanos (--nanos) has no effect on ORC. To take them as Spark reads "
+    "them, pass the DataFrame of spark.read.orc."
 )
 
 

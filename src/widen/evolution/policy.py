@@ -229,6 +229,7 @@ class Policy:
         delete_when: The condition of deletions with such fields.
         names: When two names mean one field; None if neither the caller nor an earlier load has said it.
         allows_nan: Whether NaN, Infinity and -Infinity in JSON are doubles; otherwise such texts are not records.
+        takes_integral: Whether numbers such as 1.0 in JSON and CSV are integers.
     """
 
     mode: Mode = Mode.WIDEN
@@ -265,6 +266,7 @@ class Policy:
     names: Names | None = None
     keeps_corrupt: bool = True
     allows_nan: bool = False
+    takes_integral: bool = False
 
     @property
     def hides(self) -> bool:
@@ -460,7 +462,8 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
         for source in sorted(sources):
             node = hidden.at(source)
             node.take, node.source = take, source
-    return root.build(FieldRules(included=policy.included_names, spelling=policy.spelling), hidden)
+    above = FieldRules(included=policy.included_names, spelling=policy.spelling, takes_integral=policy.takes_integral)
+    return root.build(above, hidden)
 
 
 def unseen_hidden_fields(policy: Policy, schema: StructType) -> frozenset[Path]:
@@ -514,7 +517,13 @@ def build_typed_field_rules(schema: StructType, policy: Policy) -> FieldRules:
     fields = {*_fields_of_types(schema, None, ())}
     pins = {source: pin for source, pin in policy.pins.items() if source not in fields or not _is_temporal(pin)}
     declared = replace(
-        policy, date_fields=frozenset(), local_time_fields=frozenset(), pins=pins, epoch_units={}, spelling=ISO
+        policy,
+        date_fields=frozenset(),
+        local_time_fields=frozenset(),
+        pins=pins,
+        epoch_units={},
+        spelling=ISO,
+        takes_integral=False,
     )
     return build_field_rules(schema, for_file_fields(with_time_fields(declared, schema)))
 
@@ -543,7 +552,12 @@ class _RuleNode:
     def build(self, above: FieldRules, hidden: _HiddenNode) -> FieldRules:
         """Return the rules of the node, given those that it inherits, and what is hidden here and below."""
         is_dated, has_local_times = self.is_dated or above.is_dated, self.has_local_times or above.has_local_times
-        inherited = FieldRules(is_dated=is_dated, has_local_times=has_local_times, spelling=above.spelling)
+        inherited = FieldRules(
+            is_dated=is_dated,
+            has_local_times=has_local_times,
+            spelling=above.spelling,
+            takes_integral=above.takes_integral,
+        )
         hidden_below = {name: _RuleNode().build(inherited, each) for name, each in hidden.below.items()}
         below = {
             key: node.build(inherited, hidden.below.get(similarity_key(key), _NOTHING_HIDDEN))
@@ -558,6 +572,7 @@ class _RuleNode:
             has_local_times,
             self.epoch_nanos,
             above.spelling,
+            above.takes_integral,
             kept,
             hidden_below,
             hidden.source,

@@ -158,9 +158,11 @@ class ReadOptions(TypedDict, total=False):
     integral_doubles: Annotated[str, Option(
         "What becomes of columns of floats in Parquet and data in memory of which each value is an integer or NaN, as "
         "pandas writes integers with missing values: ``keep`` (the default), or ``convert`` them to ``bigint``, with "
-        "null instead of NaN.",
+        "null instead of NaN. In JSON and CSV, ``convert`` reads each number such as 1.0 and 1e2 as the integer that "
+        "its digits say, if it fits ``bigint``; -0.0 stays a double.",
         default="keep", choices=("keep", "convert"),
-        help="Read columns of floats as integers where each value is an integer or NaN, which becomes null.")]
+        help="Read columns of floats as integers where each value is an integer or NaN, which becomes null; in JSON "
+        "each number such as 1.0.")]
 
 
 class NumberOptions(TypedDict, total=False):

@@ -496,6 +496,12 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
     settings: Any = {name: arguments[name] for name in declared(PolicyOptions) if name in arguments}
     policy = parse_policy(**settings)
+    column_rules = _parse_column_rules(arguments)
+    if column_rules.integral_doubles is IntegralDoubles.CONVERT:
+        if policy.numbers is Numbers.DECIMAL:
+            expected = "Must be keep with numbers = decimal, which keeps the digits as they are written."
+            raise InvalidOption(option="integral_doubles", value="convert", expected=expected)
+        policy = replace(policy, takes_integral=True)
     detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
     read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
     reader = BatchReader(
@@ -507,15 +513,19 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
         max_record_bytes=policy.max_record_bytes,
         record_path=policy.record_path,
         json_option=_find_json_option(policy),
-        column_rules=ColumnRules(
-            nanos=parse_choice(Nanos, "nanos", arguments.get("nanos", Nanos.ERROR)),
-            integral_doubles=parse_choice(
-                IntegralDoubles, "integral_doubles", arguments.get("integral_doubles", IntegralDoubles.KEEP)
-            ),
-        ),
+        column_rules=column_rules,
     )
     layout_of = arguments.get("layout_of")
     return reader, policy if layout_of is None else replace(policy, layout=_read_layout(layout_of, storage_options))
+
+
+def _parse_column_rules(arguments: Mapping[str, Any]) -> ColumnRules:
+    return ColumnRules(
+        nanos=parse_choice(Nanos, "nanos", arguments.get("nanos", Nanos.ERROR)),
+        integral_doubles=parse_choice(
+            IntegralDoubles, "integral_doubles", arguments.get("integral_doubles", IntegralDoubles.KEEP)
+        ),
+    )
 
 
 def _find_json_option(policy: Policy) -> tuple[str, object, str] | None:

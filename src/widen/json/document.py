@@ -33,6 +33,22 @@ class JsonNumber(str):
     __slots__ = ()
 
 
+class IntegralNumber(JsonNumber):
+    """The digits of an integer that the source spells as a fraction, such as 1 for 1.0.
+
+    Attributes:
+        spelling: The number in the spelling of the source.
+    """
+
+    __slots__ = ("spelling",)
+    spelling: str
+
+
+def spelling_of(text: str) -> str:
+    """Return a number, or another text, in the spelling of the source."""
+    return text.spelling if isinstance(text, IntegralNumber) else str(text)
+
+
 class JsonText(str):
     """The JSON text of a record or array that is nested too deeply; `document_to_json` embeds it unquoted."""
 
@@ -187,7 +203,9 @@ def document_to_json(document: JsonDocument) -> str:
     """Return the JSON text of a document, with the numbers in their original spelling."""
     if isinstance(document, str):
         return (
-            str(document) if isinstance(document, (JsonNumber, JsonText, EpochNumber)) else encode_basestring(document)
+            spelling_of(document)
+            if isinstance(document, (JsonNumber, JsonText, EpochNumber))
+            else encode_basestring(document)
         )
     if isinstance(document, dict):
         fields = [f"{document_to_json(key)}:{document_to_json(value)}" for key, value in document.items()]

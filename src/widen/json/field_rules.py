@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, unquote_to_bytes
 
 from widen.json.document import JsonDocument, JsonNumber, JsonText, MapEntries, document_to_json, parse_nested
-from widen.json.kinds import parse_temporal, read_epoch
+from widen.json.kinds import parse_temporal, read_epoch, read_integral
 from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import Path
 from widen.model.types import similarity_key
@@ -56,8 +56,10 @@ class FieldRules:
         epoch_nanos: The unit of the integers that are read as timestamps; 0 if they are not. Items of arrays and
             entries of maps never are.
         spelling: Which spellings of times are read, at any depth.
+        takes_integral: Whether numbers such as 1.0 are read as integers, at any depth.
         below: The rules for nested fields by name. Map keys and array positions are not part of the path. A nested
-            field without an entry inherits only ``is_dated``, ``has_local_times`` and ``spelling``.
+            field without an entry inherits only ``is_dated``, ``has_local_times``, ``spelling`` and
+            ``takes_integral``.
         hidden: The rules for nested fields that are masked or excluded, or have such a field below, by folded name: a
             field that hides values does so however its name is capitalized. They apply to fields without an entry in
             ``below``, and to keys of maps.
@@ -71,6 +73,7 @@ class FieldRules:
     has_local_times: bool = False
     epoch_nanos: int = 0
     spelling: TimeSpelling = ISO
+    takes_integral: bool = False
     below: Mapping[str, FieldRules] = field(default_factory=dict)
     hidden: Mapping[str, FieldRules] = field(default_factory=dict)
     source: Path = ()
@@ -80,7 +83,8 @@ class FieldRules:
     def is_plain(self) -> bool:
         """Whether no value changes."""
         is_open = self.take is FieldRule.AS_IS and self.included is None
-        return is_open and not (self.maps or self.reads_times or self.epoch_nanos or self.below or self.hidden)
+        reads = self.reads_times or self.epoch_nanos or self.takes_integral
+        return is_open and not (self.maps or reads or self.below or self.hidden)
 
     @property
     def is_hidden(self) -> bool:
@@ -103,7 +107,9 @@ class FieldRules:
         rules = self.below.get(key)
         if rules is None and self.hidden:
             rules = self.hidden.get(similarity_key(key))
-        return rules if rules is not None else _inherited(self.is_dated, self.has_local_times, self.spelling)
+        if rules is not None:
+            return rules
+        return _inherited(self.is_dated, self.has_local_times, self.spelling, self.takes_integral)
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
         """Return a record with the rules applied.
@@ -141,6 +147,8 @@ class FieldRules:
         # by its key; another entry only if its text may be JSON.
         if self.hidden and type(value) is str and (not is_entry or _MAY_BE_JSON(value)):
             return MASK
+        if self.takes_integral and type(value) is JsonNumber:
+            return read_integral(value)
         return self.parse_temporal(value) if self.reads_times and type(value) is str else value
 
     def parse_temporal(self, text: str) -> str:
@@ -193,8 +201,10 @@ NOT_INCLUDED = FieldRules(FieldRule.LEFT_OUT)
 
 
 @lru_cache(maxsize=64)
-def _inherited(is_dated: bool, has_local_times: bool, spelling: TimeSpelling) -> FieldRules:
-    return FieldRules(is_dated=is_dated, has_local_times=has_local_times, spelling=spelling)
+def _inherited(is_dated: bool, has_local_times: bool, spelling: TimeSpelling, takes_integral: bool) -> FieldRules:
+    return FieldRules(
+        is_dated=is_dated, has_local_times=has_local_times, spelling=spelling, takes_integral=takes_integral
+    )
 
 
 # Fields that records get from their file: its ``key=value`` folders, its path and the time of the load.

@@ -13,7 +13,15 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 
-from widen.json.document import DateText, EpochNumber, JsonDocument, JsonNumber, LocalTimeText, TimestampText
+from widen.json.document import (
+    DateText,
+    EpochNumber,
+    IntegralNumber,
+    JsonDocument,
+    JsonNumber,
+    LocalTimeText,
+    TimestampText,
+)
 from widen.json.time_spellings import ISO, TimeSpelling, read_time, to_moment
 from widen.model.types import (
     BINARY,
@@ -200,6 +208,36 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
     if not value.is_finite():
         return DOUBLE_WORD, ValueFacts(fits_int32=False, decimal_exact=False)
     return _fraction_kind(value, float(token))
+
+
+def read_integral(token: JsonNumber) -> JsonNumber:
+    """Return a number with a fraction or an exponent as an `IntegralNumber` if it is an integer of 64 bits.
+
+    Other numbers are unchanged, and so is negative zero, since an integer has no sign of zero. The digits decide as
+    they are written, not the double that is nearest to them.
+
+    Example:
+        >>> [str(read_integral(JsonNumber(token))) for token in ("1.0", "1.5e1", "1.5", "-0.0", "1e400")]
+        ['1', '15', '1.5', '-0.0', '1e400']
+    """
+    if token.lstrip("-").isdecimal():
+        return token
+    try:
+        number = Decimal(token)
+    except InvalidOperation:
+        return token
+    # The magnitude is compared first: `int` would write out all the digits of 1e999999.
+    if not number.is_finite() or number.adjusted() > _LONG_DIGITS or (number.is_zero() and number.is_signed()):
+        return token
+    whole = int(number)
+    if whole != number or not -(2**63) <= whole < 2**63:
+        return token
+    integral = IntegralNumber(whole)
+    integral.spelling = str(token)
+    return integral
+
+
+_LONG_DIGITS = 19
 
 
 def written_scale(token: str) -> int:

@@ -379,7 +379,13 @@ def _from_number(column: SourceColumn, token: NumberToken) -> Any:
 
 def _to_integer(column: SourceColumn, token: str, number: Decimal) -> Any:
     half = 2 ** BITS[column.type_name]
-    return int(token) if token.lstrip("-").isdecimal() and -half <= number < half else NOT_STORED
+    if not -half <= number < half:
+        return NOT_STORED
+    if token.lstrip("-").isdecimal():
+        return int(token)
+    # Zero keeps its sign in a double.
+    is_integral = column.takes_integral and number == int(number) and not (number.is_zero() and number.is_signed())
+    return int(number) if is_integral else NOT_STORED
 
 
 def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any:

@@ -27,6 +27,7 @@ from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
+from widen.proof.expected_values import BITS
 from widen.proof.json_reader import split_into_parts
 from widen.proof.known_names import KnownNames, learn_names
 from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
@@ -156,12 +157,18 @@ def _field_plan(
         is_excluded=rule.is_excluded,
         is_masked=rule.is_masked,
         is_map=map_levels > 0,
-        is_refused=rule.text_form is not None or (map_levels > 0 and bool(rule.hidden)),
+        is_refused=rule.text_form is not None or (map_levels > 0 and bool(rule.hidden)) or _may_be_integral(columns),
         refuses_strings=bool(rule.hidden),
         has_dates=rule.has_dates,
         has_local_times=rule.has_local_times,
         has_spellings=rule.spelling != ISO,
     )
+
+
+def _may_be_integral(columns: FieldColumns) -> bool:
+    """Return whether a number such as 1.0 is an integer of a field that also has texts, which have its spelling."""
+    is_taken = any(column.takes_integral and column.type_name in BITS for column in columns)
+    return is_taken and any(column.type_name == "string" for column in columns)
 
 
 def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, known: KnownNames | None) -> ProofColumn:

@@ -441,6 +441,7 @@ class SourceColumn:
         rounds: The kinds whose values a column of doubles rounds, because the policy asks for it.
         has_dates: Whether strings of the field may be dates and timestamps, which a column of numbers holds as counts.
         spelling: Which spellings of times are read.
+        takes_integral: Whether a column of integers holds numbers such as 1.0.
     """
 
     name: str
@@ -456,6 +457,7 @@ class SourceColumn:
     has_dates: bool = False
     rounds: frozenset[str] = frozenset()
     spelling: TimeSpelling = ISO
+    takes_integral: bool = False
 
     def is_time_of(self, text: str, form: str) -> bool:
         """Return whether a value of this column of times is what a text in another spelling means."""
@@ -611,6 +613,7 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
         has_booleans_as_numbers=_is_split_mode(policy, source),
         has_dates=has_dates,
         spelling=policy.spelling,
+        takes_integral=policy.takes_integral,
     )
 
 

@@ -341,6 +341,8 @@ def _scalar_kinds(
     routed = [slot for slot in slots if routes_kind(slot, Kind(DECIMAL_WORD))]
     deciding = [slot for slot in routed if decides[slot.name] & DOUBLE or slot.guard is not None]
     has_text_column = any(slot.word == STRING_WORD and slot.name in base_columns for slot in slots)
+    if any(slot.takes_integral for slot in slots):
+        return takes, decides
     # If a fixed column takes no decimals, a record with one is quarantined, regardless of the columns beside it.
     if any(slot.rounds or (slot.guard is not None and slot not in routed) for slot in slots):
         return takes, decides

@@ -25,6 +25,7 @@ from widen.json.document import (
     document_to_json,
     has_leaf,
     parse_document,
+    spelling_of,
 )
 from widen.json.field_rules import MASK
 from widen.json.kinds import (
@@ -433,6 +434,7 @@ class ColumnSlot:
         entries: The slot of the values, for maps; it has the name of the column.
         epoch_unit: The unit of integers, for timestamps, if the policy names one.
         holds_epochs: Whether integers that the column holds need no other one; see `Policy.reads_epochs`.
+        takes_integral: Whether it takes numbers such as 1.0 as integers.
         rounds: The kinds whose values a double column rounds if it cannot hold them.
     """
 
@@ -447,6 +449,7 @@ class ColumnSlot:
     keeps_booleans: bool = False
     rounds: frozenset[str] = frozenset()
     holds_epochs: bool = False
+    takes_integral: bool = False
 
 
 RecordRoute: TypeAlias = dict[str, tuple[ColumnSlot, ...]]
@@ -535,7 +538,12 @@ class _RouteBuilder:
         keeps_booleans = self.policy.keeps_booleans(source)
         holds_epochs = data_type == TIMESTAMP and self.policy.reads_epochs(source)
         unit = self._unit(word, source)
-        return ColumnSlot(name, word, dim, leaf, None, None, unit, guard, keeps_booleans, holds_epochs=holds_epochs)
+        integral = self.policy.takes_integral and word in (INT_WORD, LONG_WORD, TIMESTAMP_WORD)
+        return ColumnSlot(
+            *(name, word, dim, leaf, None, None, unit, guard, keeps_booleans),
+            holds_epochs=holds_epochs,
+            takes_integral=integral,
+        )
 
     def _unit(self, word: str, source: Path) -> EpochUnit | None:
         return self.policy.epoch_units.get(source) if word == TIMESTAMP_WORD else None
@@ -615,7 +623,7 @@ def _identity(value: JsonDocument, _: DataType) -> Any:
 
 
 def _to_text(value: JsonDocument, _: DataType) -> str:
-    return str(value)
+    return spelling_of(value)
 
 
 def _boolean_to_text(value: JsonDocument, _: DataType) -> str:

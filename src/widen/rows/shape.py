@@ -724,6 +724,8 @@ def build_fast_converter(slots: tuple[ColumnSlot, ...], base_columns: Collection
     for python_type, word in _KIND_OF_TYPE.items():
         routed = [slot for slot in slots if routes_kind(slot, Kind(word))]
         base_routed = [slot for slot in routed if slot.name in base_columns]
+        if word == DOUBLE_WORD and any(slot.takes_integral for slot in slots):
+            continue  # some are integers
         if word == LONG_WORD and any(slot.holds_epochs for slot in slots):
             # Which integers are timestamps depends on their values. A single column decides it by holding them.
             if len(slots) == 1:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 import widen
+from support.pipelines_project import EXAMPLE, HAS_PIPELINES, IS_RUNNING, copy_example, start_pipelines
 from widen import Table
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipelines"
-HAS_PIPELINES = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
 LIMIT_SECONDS = 600
 
 pytestmark = pytest.mark.skipif(not HAS_PIPELINES, reason="Spark Declarative Pipelines came with Spark 4.1")
@@ -31,24 +26,14 @@ def pipelines(project: Path, *arguments: str, meanwhile: Callable[[], None] | No
     Args:
         meanwhile: Is called when the first flow runs.
     """
-    program = Path(sys.executable).with_name("spark-pipelines")
-    # Else its server takes a port that another one may have.
-    settings = {"SPARK_TESTING": "1", "PYSPARK_PYTHON": sys.executable}
-    with subprocess.Popen(
-        [program, *arguments],
-        cwd=project,
-        env={**os.environ, **settings},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as running:
+    with start_pipelines(project, *arguments) as running:
         assert running.stdout is not None
         limit = Timer(LIMIT_SECONDS, running.kill)
         limit.start()
         lines = []
         for line in running.stdout:
             lines.append(line)
-            if meanwhile is not None and line.endswith("is RUNNING.\n"):
+            if meanwhile is not None and line.endswith(IS_RUNNING):
                 meanwhile()
                 meanwhile = None
         limit.cancel()
@@ -79,11 +64,7 @@ def test_the_page_shows_the_project() -> None:
 
 
 def test_the_example_runs_with_drift_between_its_runs(tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    shutil.copytree(EXAMPLE, project)
-    for spec in project.glob("*.yml"):
-        spec.write_text(spec.read_text().replace("/tmp/widen-pipelines", str(tmp_path)))
-    (tmp_path / "landing").mkdir()
+    project = copy_example(tmp_path)
 
     shutil.copy(project / "landing" / "monday" / "orders.json", tmp_path / "landing" / "monday.json")
     assert "COMPLETED" in pipelines(project, "dry-run") + pipelines(project, "run")

@@ -47,8 +47,9 @@ def test_a_stream_ingests_texts_that_drift_and_goes_on_where_it_was(spark: Spark
     assert (Table(table).version, Table(table).history(1)[0].operation) == (1, "STREAMING UPDATE")
     assert staged_files(tmp_path) == []
     landing(spark, tmp_path, wednesday='{"a": 3}\n')
-    with pytest.raises(PySparkException, match="plan_hash cannot be"):
-        stream(rows, tmp_path, {**options, "plan_hash": "x"}, table)
+    for name in ("plan_hash", "txnAppId"):
+        with pytest.raises(PySparkException, match=f"{name} cannot be 'x'"):
+            stream(rows, tmp_path, {**options, name: "x"}, table)
 
 
 def test_a_stream_into_an_iceberg_table_replaces_rows_by_key(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,6 +72,10 @@ def test_a_batch_write_ingests_texts_or_rows(spark: SparkSession, tmp_path: Path
     for query in ("SELECT 1 AS id, named_struct('n', 1) AS r", "SELECT 2 AS id, named_struct('n', 5000000000) AS r"):
         spark.sql(query).write.format("widen").option("ingest", "rows").mode("append").save(rows)
     assert sorted((row["id"], row["r"]["n"]) for row in rows_of(rows)) == [(1, 1), (2, 5_000_000_000)]
+    for _ in range(2):  # as a scheduler does that runs a failed job again
+        once = texts.write.format("widen").options(ingest="json", column="payload", txnAppId="nightly", txnVersion="1")
+        once.mode("append").save(table)
+    assert sorted(row["a"] for row in rows_of(table)) == ["1", "1", "x", "x"]
     with pytest.raises(PySparkException, match="mode cannot be 'overwrite or complete'"):
         texts.write.format("widen").option("ingest", "json").mode("overwrite").save(table)
     assert staged_files(tmp_path) == []

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from widen.errors import DataSourceRefused, InvalidOption, TableNotFound
+from widen.errors import DataSourceRefused, InvalidOption, OptionMissing, TableNotFound
 from widen.files.arrow_types import to_arrow_schema
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
@@ -25,6 +25,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, first_version_from, open_snapshot, select_files
 from widen.log.version_changes import INSERT, ChangeSlice, change_slices
 from widen.model.column_path import Path
+from widen.model.transaction_id import ensure_transaction
 from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructType
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.comparison import bind_comparison
@@ -308,7 +309,7 @@ def _with_changes(
 _READS = ("versionAsOf", "timestampAsOf", "readChangeFeed", "startingVersion", "startingTimestamp")
 _READS_BATCH = ("endingVersion", "endingTimestamp")
 _READS_STREAM = ("maxFilesPerTrigger", "maxBytesPerTrigger", "ignoreDeletes", "skipChangeCommits")
-_WRITES = ("mergeSchema", "widening", "partitionBy")
+_WRITES = ("mergeSchema", "widening", "partitionBy", "txnAppId", "txnVersion")
 _SPARK = ("path", "checkpointLocation")
 _NAMES = (*_READS, *_READS_BATCH, *_READS_STREAM, *_WRITES, *_SPARK)
 _ADDED = ("queryname",)
@@ -365,6 +366,37 @@ class SourceOptions:
         if text is not None and (not text.isdecimal() or int(text) < least):
             raise InvalidOption(option=name, value=text, expected=f"Must be an integer >= {least}.")
         return None if text is None else int(text)
+
+    def transaction(self) -> tuple[str, int] | None:
+        """Return the id of an application and the number of its batch, which the table gets once; None without them.
+
+        Raises:
+            OptionMissing: only one of the two is given.
+            InvalidOption: the id or the number cannot be used.
+        """
+        app_id, number = self.text("txnAppId"), self.number("txnVersion")
+        if app_id is None and number is None:
+            return None
+        for name, value, other in (("txnAppId", app_id, "txnVersion"), ("txnVersion", number, "txnAppId")):
+            if value is None:
+                raise OptionMissing(option=name, expected=f"{other} needs {name}: together they name a batch.")
+        found = (app_id or "", number or 0)
+        ensure_transaction("txnAppId and txnVersion", *found)
+        return found
+
+    def ensure_no_transaction(self) -> None:
+        """Check that a stream is not given the id of an application: its query has one.
+
+        Raises:
+            InvalidOption: it is given one.
+        """
+        for name in ("txnAppId", "txnVersion"):
+            if self.text(name) is not None:
+                expected = (
+                    "The commits of a stream have the id of its query and the number of the batch. It is for batch "
+                    "writes, also those in foreachBatch."
+                )
+                raise InvalidOption(option=name, value=self.text(name), expected=expected)
 
     @property
     def partition_by(self) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any, ForwardRef, get_args, get_origin
 import msgspec
 
 from widen.data_source.batch_reader import SourceOptions
-from widen.data_source.staging import StagedRows, StagingPlace, clear_staged
+from widen.data_source.staging import ROWS_OF_BATCH, StagedRows, StagingPlace, clear_staged
 from widen.errors import (
     DataSourceRefused,
     EngineUnsuitable,
@@ -43,7 +43,7 @@ from widen.targets.table_format import TransactionId, run_logged
 
 JSON, ROWS = "json", "rows"
 _VALUE = "value"
-_OWN = ("path", "checkpointLocation", "ingest", "column", "maxBatchBytes", "stagingLocation")
+_OWN = ("path", "checkpointLocation", "ingest", "column", "maxBatchBytes", "stagingLocation", "txnAppId", "txnVersion")
 """The options of the sink that an ingestion does not have."""
 
 _OF_FILES = "It is for files, and a sink gets rows."
@@ -61,7 +61,7 @@ _REFUSED: Mapping[str, str] = {
     "engine": "A sink works in the process that Spark gives it.",
     "format": "The option ingest says what the rows are: json or rows.",
     "plan_hash": "Many batches have no single plan.",
-    "txn": "The commits of a stream have the id of its query and the number of the batch.",
+    "txn": "Use txnAppId and txnVersion for a batch write. The commits of a stream have the id of its query.",
     "storage_options": "Give each of them by its own name, e.g. AWS_ACCESS_KEY_ID.",
     "mergeSchema": _OF_APPEND,
     "widening": _OF_APPEND,
@@ -179,8 +179,15 @@ class IngestSink:
         """
         store = self.checked.table.staging_stores(self.staging_location)[0]
         column = None if self.has_types else _find_column(schema, self.column)
+        reader = self.checked.reader
         return StagingPlace(
-            store=store, owner=uuid.uuid4().hex, column=column, schema=schema, limit_bytes=self.limit_bytes
+            store=store,
+            owner=uuid.uuid4().hex,
+            column=column,
+            schema=schema,
+            limit_bytes=self.limit_bytes,
+            max_record_bytes=reader.max_record_bytes,
+            loaded_at=reader.loaded_at if self.has_types else None,
         )
 
     def commit(self, place: StagingPlace, staged: Sequence[StagedRows], interval: TransactionId | None) -> None:
@@ -229,17 +236,14 @@ class IngestSink:
         reader = checked.reader.for_table(target.schema)
         if self.has_types:
             SOURCE_OPTIONS.set(place.store.storage_options)
-            batch = reader.open_staged_rows(session, as_sources(place.store, files), _NAME)
+            batch = reader.open_staged_rows(session, as_sources(place.store, files), ROWS_OF_BATCH)
         else:
-            batch = reader.open_texts(session, partial(read_staged_texts, session, place.store, files), _NAME)
+            batch = reader.open_texts(session, partial(read_staged_texts, session, place.store, files), ROWS_OF_BATCH)
         result = commit_batch(lambda _: batch, request, target, AfterCommit(parse_share(options["verify"])))
         proof = None if result is None else result.verification
         if result is not None and proof is not None and not proof.is_clean:
             reason = "; ".join([f"the verification found {proof}", *proof.places])
             raise PostCommitFailed(version=result.version, location=checked.table.location, reason=reason)
-
-
-_NAME = "the rows of the batch"
 
 
 def _without_spark(reason: str) -> SparkSession:
@@ -292,14 +296,12 @@ def parse_sink(given: SourceOptions, *, is_overwrite: bool) -> IngestSink:
         argument = known[folded]
         arguments[argument] = parse_option(argument, sink_options()[argument][0], text)
     has_types = kind == ROWS
-    if has_types and arguments.get("source_columns"):
-        expected = "Rows with types get no columns from a sink: add them to the DataFrame."
-        raise InvalidOption(option="source_columns", value=True, expected=expected)
     if has_types and given.text("column") is not None:
         raise InvalidOption(option="column", value=given.text("column"), expected="It is for ingest = json.")
     ensure_argument_types(ingest_stream, arguments)
     options = {**with_defaults(StreamOptions, arguments), "format": None}
     given.open_store()  # for its errors about the path
+    given.transaction()
     checked = check_options(None, given.text("path") or "", options, checkpoint=given.text("checkpointLocation"))
     parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"])
     parse_share(options["verify"])
@@ -319,15 +321,14 @@ def commit_staged(
     staged: Sequence[StagedRows],
     owner: str,
     batch: int,
-    *,
-    is_stream: bool,
+    interval: tuple[str, int] | None,
 ) -> None:
     """Ingest what the tasks of a batch have staged, and delete what no commit needs any more.
 
     Args:
-        owner: The id of the query, which is that of the commit too, or the name of a write of a batch.
-        is_stream: Whether the table may have the batch already.
+        owner: The id of the query, or the name of a write of a batch.
+        interval: The id and the number of the commit. If the table has it already, nothing is ingested.
     """
     sink = parse_sink(options, is_overwrite=False)
-    sink.commit(place, staged, TransactionId(owner, batch) if is_stream else None)
+    sink.commit(place, staged, None if interval is None else TransactionId(*interval))
     run_logged(partial(sink.clear, owner, batch), "delete the staged rows of a batch")

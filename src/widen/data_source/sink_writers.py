@@ -45,11 +45,9 @@ class _IngestWriter:
         freeze_imports()
         return self._place.stage(iterator)
 
-    def _commit(
-        self, messages: Sequence[WriterCommitMessage | None], owner: str, batch: int, *, is_stream: bool
-    ) -> None:
-        options = batch_reader.SourceOptions(self._given)
-        ingest_sink.commit_staged(options, self._place, _staged(messages), owner, batch, is_stream=is_stream)
+    @property
+    def _options(self) -> batch_reader.SourceOptions:
+        return batch_reader.SourceOptions(self._given)
 
     def _abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks have staged: the batch is committed as a whole, or Spark stages it again."""
@@ -60,8 +58,9 @@ class IngestBatchWriter(_IngestWriter, DataSourceArrowWriter):
     """Ingests the rows of a batch in one commit."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Ingest what all tasks have staged."""
-        self._commit(messages, self._place.owner, 0, is_stream=False)
+        """Ingest what all tasks have staged, unless the table has the batch that the option ``txnAppId`` names."""
+        staged, interval = _staged(messages), self._options.transaction()
+        ingest_sink.commit_staged(self._options, self._place, staged, self._place.owner, 0, interval)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks have staged."""
@@ -83,7 +82,8 @@ class IngestStreamWriter(_IngestWriter, StreamArrowWriter):  # type: ignore[misc
         query_id = staged[0].query_id
         if query_id is None:
             raise InternalError(reason="Spark did not pass the id of the streaming query to its tasks")
-        self._commit(staged, query_id, batchId, is_stream=True)
+        interval = query_id, batchId
+        ingest_sink.commit_staged(self._options, self._place, staged, query_id, batchId, interval)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete what the tasks have staged."""

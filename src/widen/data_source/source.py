@@ -99,9 +99,10 @@ class WidenSource(DataSource):
             reason = "Spark 4.0 does not pass the rows of streams in Arrow"
             fix = f"Use Spark 4.1 or later, or {'foreachBatch with Table.append' if sink is None else _INGEST}."
             raise DataSourceRefused(verb="write", location=self.options.get("path"), reason=reason, fix=fix)
+        options = sink or parse_source_options(self.options, "write")
+        options.ensure_no_transaction()
         if sink is not None:
             return IngestStreamWriter(sink, from_spark(schema), is_overwrite=overwrite)
-        options = parse_source_options(self.options, "write")
         return StreamWriter(plan_write(options, from_spark(schema), is_overwrite=overwrite))
 
 

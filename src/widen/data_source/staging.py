@@ -9,7 +9,7 @@ Source: Spark's Python Data Source API
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,22 +17,30 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from widen.errors import MicroBatchTooLarge
+from widen.errors import MicroBatchTooLarge, SourceContentError
 from widen.files.arrow_types import to_utc
 from widen.files.data_reader import convert_column
 from widen.limits import STAGED_FILE_BYTES
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import STAGED_ROWS
 from widen.log.log_store import LogStore
-from widen.model.types import StructType
-from widen.sources.file_ranges import TEXT
-from widen.sources.staged_files import OpenStagedFile, StagedFile
+from widen.model.types import INTEGER, LONG, STRING, StructType
+from widen.sources.file_ranges import TEXT, size_limit_text
+from widen.sources.staged_files import OpenStagedFile, StagedFile, with_load_time
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties of a task that Spark uses to pass the id of the streaming query, and the number of the batch."""
 
 _ABANDONED_MS = 7 * 24 * 3_600_000
 """How old a file is that nobody will commit any more: no task and no commit takes so long."""
+
+ROWS_OF_BATCH = "the rows of the batch"
+"""What errors call the source of a batch."""
+
+_KAFKA = {"topic": STRING, "partition": INTEGER, "offset": LONG}
+"""The columns that say where a record is, in the rows of Spark's source for Kafka."""
+
+_RAISE_LIMIT = "For records of that size, raise the option maxRecordSize, e.g. 256MB."
 
 _NAME = re.compile(r"(?P<owner>[^/]+)/(?P<batch>\d+)-[0-9a-f]{32}\.(?:arrow|parquet)")
 
@@ -59,6 +67,8 @@ class StagingPlace:
         column: The index of the column with texts; None to stage all columns with their types.
         schema: The columns of the rows.
         limit_bytes: The maximum size of the rows of all tasks.
+        max_record_bytes: The maximum size of a text.
+        loaded_at: The time of the load, if rows with types get it as a field.
     """
 
     store: LogStore
@@ -66,6 +76,8 @@ class StagingPlace:
     column: int | None
     schema: StructType
     limit_bytes: int
+    max_record_bytes: int
+    loaded_at: str | None
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> StagedRows:
         """Write the rows of a task."""
@@ -101,7 +113,7 @@ class _FileWriter:
         self._place, self._prefix = place, prefix
         self._files: list[StagedFile] = []
         self._open: OpenStagedFile | None = None
-        self._total_bytes = 0
+        self._total_bytes = self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
         table = self._prepare(batch)
@@ -140,6 +152,34 @@ class _FileWriter:
         if place.column is None:
             fields = zip(batch.columns, place.schema, strict=True)
             columns = [convert_column(to_utc(array), field.type) for array, field in fields]
-            return pa.table(columns, names=[field.name for field in place.schema])
-        texts = pc.drop_null(batch.column(place.column)).cast(pa.binary())
-        return pa.table({TEXT: texts})
+            rows = pa.table(columns, names=[field.name for field in place.schema])
+            return with_load_time(rows, place.loaded_at)
+        texts = batch.column(place.column).cast(pa.binary())
+        self._ensure_short(texts, batch)
+        self._rows += batch.num_rows
+        return pa.table({TEXT: pc.drop_null(texts)})
+
+    def _ensure_short(self, texts: pa.Array, batch: pa.RecordBatch) -> None:
+        """Check that no text is longer than a record may be.
+
+        Raises:
+            SourceContentError: one is longer; the error says where its source has it, if the rows do.
+        """
+        limit = self._place.max_record_bytes
+        if texts.nbytes <= limit:
+            return
+        row = pc.index(pc.greater(pc.binary_length(texts), limit), True).as_py()
+        if row >= 0:
+            place = self._place
+            at = {name: batch.column(place.schema.names.index(name))[row].as_py() for name in _kafka_columns(place)}
+            where = f"the row {self._rows + row + 1:,} of a task"
+            if at:
+                where = "the record at offset {offset} of the partition {partition} of the topic {topic}".format(**at)
+            reason = f"{where} is longer than {size_limit_text(limit)}"
+            raise SourceContentError(source=ROWS_OF_BATCH, reason=reason, fix=_RAISE_LIMIT)
+
+
+def _kafka_columns(place: StagingPlace) -> Collection[str]:
+    """Return the columns that say where a record is in Kafka, if the rows have all of them."""
+    types = {field.name: field.type for field in place.schema}
+    return _KAFKA if all(types.get(name) == kind for name, kind in _KAFKA.items()) else ()

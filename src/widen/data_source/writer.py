@@ -54,7 +54,8 @@ class BatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Make the files of all tasks visible."""
         written = _written_files(messages)
-        commit_files(_find_plan(written) or self._plan, written, None)
+        given = self._plan.options.transaction()
+        commit_files(_find_plan(written) or self._plan, written, Txn(*given, current_ms()) if given else None)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete the files of all tasks, unless the commit was tried."""
@@ -88,7 +89,7 @@ class StreamWriter(StreamArrowWriter):  # type: ignore[misc]
             return
         if written[0].query_id is None:
             raise InternalError(reason="Spark did not pass the id of the streaming query to its tasks")
-        commit_files(plan, written, Txn(written[0].query_id, batchId, current_ms()))
+        commit_files(plan, written, Txn(written[0].query_id, batchId, current_ms()), is_stream=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Delete the files of a batch, unless the commit was tried."""
@@ -116,12 +117,12 @@ def _find_plan(written: Sequence[WrittenFiles]) -> WritePlan | None:
     return written[0].plan if written else None
 
 
-def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | None) -> None:
+def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | None, *, is_stream: bool = False) -> None:
     """Commit the files that the tasks of a write have written.
 
     Args:
         plan: The write, as it was planned before the first row.
-        txn: The batch of a stream; if the table already has it, nothing is committed.
+        txn: The batch of a stream or of an application; if the table already has it, nothing is committed.
     """
     adds = [to_partitioned_add(plan.layout.split, part) for message in written for part in message.files]
     with StagedFiles() as staged:
@@ -138,7 +139,7 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
         app_ids = frozenset({txn.app_id} if txn else ())
         reads = ReadSet(files=plan.is_overwrite and base is not None, app_ids=app_ids)
         numbers = write_metrics(adds)
-        operation = "WRITE" if txn is None else "STREAMING UPDATE"
+        operation = "STREAMING UPDATE" if is_stream else "WRITE"
         outcome = commit(plan.store, base, actions, operation, parameters, reads=reads, metrics=numbers, staged=staged)
         outcome.or_raise()
 
@@ -239,6 +240,7 @@ def plan_write(
     Source: Delta Lake's schema enforcement and evolution
     """
     store = options.open_store()
+    options.transaction()  # for its errors
     snapshot = open_snapshot(store) if list_log(store).newest >= 0 else None
     if snapshot is None:
         ensure_no_iceberg(store, "write")

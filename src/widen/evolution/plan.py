@@ -39,9 +39,6 @@ from widen.schema.feature_removal import readers_without
 from widen.schema.operations import AddColumn, CreateTable, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
 
-REPLAY_PREFIX = "widen-replay-"
-"""The first letters of the query that a commit names if it moved records from a quarantine to its table."""
-
 QUARANTINED = "numQuarantinedRecords"
 """The metric for the number of records that an interval quarantined."""
 

@@ -17,10 +17,10 @@ import msgspec
 
 from widen.batches.open_source import AnySource, BatchReader, IngestSource
 from widen.batches.text_batch import Batch, ContractReport
-from widen.errors import InvalidConfig, InvalidOption, OptionMissing, SourceContentError, TooManyKeys
+from widen.errors import InvalidConfig, OptionMissing, SourceContentError, TooManyKeys
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import ensure_rules_apply
-from widen.evolution.plan import REPLAY_PREFIX, Plan, mark_returning
+from widen.evolution.plan import Plan, mark_returning
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
@@ -43,6 +43,7 @@ from widen.ingestion.result import IngestResult
 from widen.json.contract import ensure_contract, is_odcs, read_odcs
 from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
+from widen.model.transaction_id import ensure_transaction
 from widen.model.types import StructType
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
@@ -247,16 +248,8 @@ def _staged(source: AnySource, reader: BatchReader, options: Mapping[str, Any]) 
 
 
 def _to_interval(app_id: str, number: int) -> TransactionId:
-    # Applications that forgot to set their ids would take the batches of each other for their own. Delta Lake refuses
-    # negative numbers, too, and nobody can read a larger one from the log.
-    if not app_id or app_id.startswith(_OWN_IDS) or not 0 <= number < 2**63:
-        expected = "Must be an id that is not empty and not one of Widen's own, and a number from 0 to 2^63 - 1."
-        raise InvalidOption(option="txn", value=(app_id, number), expected=expected)
+    ensure_transaction("txn", app_id, number)
     return TransactionId(app_id, number)
-
-
-_OWN_IDS = ("widen.", REPLAY_PREFIX)
-"""The prefix of the ids that tables use to record loads and replays."""
 
 
 def _build_choice(

@@ -657,8 +657,10 @@ def _is_empty_array(text: bytes) -> bool:
 
 
 _UNCLOSED = "what begins as a record at byte {:,} does not end within {:g} MB"
+RAISE_RECORD_SIZE = "For records of that size, raise max_record_size (--max-record-size)."
+
 SHORTEN_RECORD = (
-    "If the file is one large document, split it, e.g. with: jq -c '.[]' FILE; else it may be damaged. For records of "
-    "that size, raise max_record_size (--max-record-size)."
+    "If the file is one large document, split it, e.g. with: jq -c '.[]' FILE; else it may be damaged. "
+    f"{RAISE_RECORD_SIZE}"
 )
 """What to do about a record that is longer than the limit."""

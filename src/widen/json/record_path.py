@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple, NoReturn
 import msgspec
 
 from widen.errors import CorruptFile, InvalidOption
-from widen.json.document import BOM, MAX_RECORD_BYTES, not_a_record
+from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, not_a_record
 
 PARENT = "_parent_"
 """Stands before the names of fields that records keep from the levels above."""
@@ -217,12 +217,11 @@ class RecordFinder:
             raise CorruptFile(path=name, reason=reason, fix=_REPAIR) from None
         except _DamagedError as error:
             reason = f"{error.reason} at byte {error.offset + 1:,}"
-            fix = _SHORTEN if error.reason == _TOO_LONG else _REPAIR
+            fix = RAISE_RECORD_SIZE if error.reason == _TOO_LONG else _REPAIR
             raise CorruptFile(path=name, reason=reason, fix=fix) from None
 
 
 _REPAIR = "Repair the file, or load the others with skip_bad_files (--skip-bad-files)."
-_SHORTEN = "For records of that size, raise max_record_size (--max-record-size)."
 _TOO_LONG = "a record or a kept field is longer than max_record_size"
 
 

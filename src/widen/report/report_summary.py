@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
-from widen.evolution.plan import REPLAY_PREFIX
 from widen.evolution.schema_changes import GRADES, ColumnChange
 from widen.json.document import corrupt_words
 from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
+from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import quote_name
 from widen.report.table_report import (
     QUIET_LOADS,

@@ -26,8 +26,8 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from widen.errors import CorruptFile
-from widen.json.document import BOM, MAX_RECORD_BYTES, SHORTEN_RECORD, RecordSplitter, split_records
+from widen.errors import CorruptFile, SourceContentError, WidenError
+from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, SHORTEN_RECORD, RecordSplitter, split_records
 from widen.json.record_path import FoundTexts, RecordFinder, RecordPath
 from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
@@ -565,8 +565,15 @@ def _ensure_short(data: bytes, offset: int, limit: int, path: str) -> None:
         offset += len(line)
 
 
-def record_too_long(path: str, offset: int | None, limit: int, line: int | None = None) -> CorruptFile:
-    """Return the error for a record or a line that is longer than the limit."""
+def record_too_long(path: str, offset: int | None, limit: int, line: int | None = None) -> WidenError:
+    """Return the error for a record or a line that is longer than the limit.
+
+    Args:
+        path: The file; empty for texts that are not from files, whose line is not known.
+    """
+    if not path:
+        reason = f"a record is longer than {size_limit_text(limit)}"
+        return SourceContentError(source="the source", reason=reason, fix=RAISE_RECORD_SIZE)
     place = f"at byte {offset:,}" if line is None else f"in line {line:,}"
     reason = f"the record {place} is longer than {size_limit_text(limit)}"
     return CorruptFile(path=path, reason=reason, fix=SHORTEN_RECORD)

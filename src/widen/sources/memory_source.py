@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
@@ -25,7 +24,6 @@ import pyarrow.parquet as pq
 
 from widen.errors import InvalidOption, OptionMissing, SourceContentError, StorageError
 from widen.errors.tables import open_failure
-from widen.json.field_rules import LOADED_AT, SIGN
 from widen.log.log_store import LogStore
 from widen.sources.arrow_columns import (
     ColumnRules,
@@ -39,7 +37,7 @@ from widen.sources.file_ranges import TEXT
 from widen.sources.held_rows import CHUNK_BYTES, CHUNK_ROWS, RowsInMemory, keep_in_memory, slices
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
 from widen.sources.python_values import has_objects, read_dicts, read_pandas
-from widen.sources.staged_files import OpenStagedFile, StagedFile
+from widen.sources.staged_files import OpenStagedFile, StagedFile, with_load_time
 from widen.spark.spark_types import DataFrame
 
 STDIN = "-"
@@ -183,7 +181,7 @@ def _to_rows(name: str, options: StagingOptions, rows: pa.RecordBatch) -> list[p
     """Return rows as they are stored, those with the same types together."""
     rules = replace(options.rules, drops_nan=options.nan is not Nan.KEEP)
     loaded_at = options.loaded_at if options.format is not FileFormat.JSON else None
-    return [_with_load_time(table, loaded_at) for table, _ in to_stored_rows(rows, name, rules)]
+    return [with_load_time(table, loaded_at) for table, _ in to_stored_rows(rows, name, rules)]
 
 
 def _stage_in_folder(source: Any, options: StagingOptions, stack: ExitStack) -> StagedSource:
@@ -243,13 +241,6 @@ def _ensure_no_format(options: StagingOptions) -> None:
         expected = "Data in memory has types; the only format for it is json, for JSON in its only column."
         given = str(options.format or dict(options.options))
         raise InvalidOption(option="format or options", value=given, expected=expected)
-
-
-def _with_load_time(rows: pa.Table, loaded_at: str | None) -> pa.Table:
-    if loaded_at is None:
-        return rows
-    time = pa.scalar(datetime.fromisoformat(loaded_at.replace("Z", "+00:00")), pa.timestamp("us", "UTC"))
-    return rows.append_column(f"{LOADED_AT}{SIGN}", pa.repeat(time, rows.num_rows))
 
 
 def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, BinaryIO
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import StorageError
+from widen.json.field_rules import LOADED_AT, SIGN
 from widen.log.log_store import LogStore
 from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
 from widen.sources.listing import SourceFile
@@ -117,6 +119,14 @@ def _read_texts(store: LogStore, paths: Sequence[str], batches: Iterable[pa.Reco
                     WHOLE: pa.repeat(pa.scalar(False), count),
                 }
                 yield pa.RecordBatch.from_pydict(columns)
+
+
+def with_load_time(rows: pa.Table, loaded_at: str | None) -> pa.Table:
+    """Return rows with the time of the load, if they get it, as the field that records have it in."""
+    if loaded_at is None:
+        return rows
+    time = pa.scalar(datetime.fromisoformat(loaded_at.replace("Z", "+00:00")), pa.timestamp("us", "UTC"))
+    return rows.append_column(f"{LOADED_AT}{SIGN}", pa.repeat(time, rows.num_rows))
 
 
 def as_sources(store: LogStore, files: Sequence[StagedFile]) -> list[SourceFile]:

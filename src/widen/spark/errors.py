@@ -140,7 +140,7 @@ _UNREADABLE_RANGE = re.compile(
     + ")"
 )
 _UNUSABLE_CONDITION = re.compile(r"\[WIDEN_CONDITION_UNUSABLE\] ([^\n]*?) cannot be used: (the load [^\n]+?)\. [^\n]+")
-_UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_(UNUSABLE|CONTENT)\] (.+?): ([^.\n]+)\. ([^\n]+)")
+_UNUSABLE_SOURCE = re.compile(r"\[WIDEN_SOURCE_(UNUSABLE|CONTENT)\] (.+?): ([^\n]+?)\. ([^\n]+)")
 _UNREADABLE_STORE = re.compile(r"\[WIDEN_STORAGE\] (.+?): ([^\n]+?)\. ([^\n]+)")
 _ENVIRONMENT_FAILURE = re.compile(rf"\[FAILED_READ_FILE[.\w]*\].*?file (\S+?)\.?(?=\s|$).*?({_TEXTS})", re.DOTALL)
 _SENT_ERROR = re.compile(_SENT + r" (\w+) ")

@@ -50,7 +50,6 @@ from widen.evolution.plan import (
     CORRUPT_REASON,
     CORRUPT_TEXTS,
     QUARANTINED,
-    REPLAY_PREFIX,
     ROUNDED,
     Plan,
     policy_properties,
@@ -83,6 +82,7 @@ from widen.log.vacuum import ensure_location_empty
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
+from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn

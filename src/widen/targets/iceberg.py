@@ -47,7 +47,7 @@ from widen.evolution.key_rules import (
     match_recorded_keys,
     policy_of_keys,
 )
-from widen.evolution.plan import REPLAY_PREFIX, Plan, policy_properties
+from widen.evolution.plan import Plan, policy_properties
 from widen.evolution.policy import (
     FixedColumn,
     Policy,
@@ -104,6 +104,7 @@ from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
+from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType, quote_name
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID

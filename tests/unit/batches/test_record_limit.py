@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from widen.batches.text_tasks import read_record_groups
-from widen.errors import CorruptFile
+from widen.errors import CorruptFile, SourceContentError
 from widen.json.document import split_records
 from widen.sources import file_ranges
 from widen.sources.file_ranges import (
@@ -102,4 +102,8 @@ def test_what_spark_reads_has_the_limit_too() -> None:
     with pytest.raises(CorruptFile, match=r"file:/a\.jsonl .*in line 2 is longer than 100 bytes"):
         list(read_record_groups([batch], 100))
     assert len(list(read_record_groups([batch], 1_000))) == 1
+    no_file = as_raw_records([b'"' + b"x" * 200 + b'"'], "")
+    with pytest.raises(SourceContentError, match=r"the source: a record is longer than 100 bytes") as caught:
+        list(read_record_groups([no_file], 100))
+    assert "--max-record-size" in str(caught.value.advice)
     assert range_batch(b"[]", RANGES_PART).num_rows == 1

@@ -25,7 +25,7 @@ from support.sink_batches import (
     write_batch,
     writer,
 )
-from widen.errors import DataSourceRefused, InvalidOption, MicroBatchTooLarge, PostCommitFailed
+from widen.errors import DataSourceRefused, InvalidOption, MicroBatchTooLarge, PostCommitFailed, SourceContentError
 from widen.log.commit_outcome import STAGED_ROWS
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -256,6 +256,19 @@ def test_a_column_whose_type_drifts_widens_or_splits(options: dict[str, Any]) ->
     assert (column(options["path"], "a"), column(options["path"], "a_string")) == ([1, 2**40], ["x"])
 
 
+def test_rows_get_the_time_of_their_load(options: dict[str, Any]) -> None:
+    given = {**options, "ingest": "rows", "sourceColumns": "true"}
+    for number in range(2):
+        tasks = [pa.RecordBatch.from_pydict({"a": [2 * number + each]}) for each in range(2)]
+        run_batch(given, tasks, number, schema="struct<a: bigint>")
+    rows = rows_of(options["path"])
+    assert sorted(row["a"] for row in rows) == [0, 1, 2, 3]
+    times = {row["a"] // 2: row["_loaded_at"] for row in rows}
+    assert len({row["_loaded_at"] for row in rows}) == 2
+    assert times[0] < times[1]
+    assert {name for row in rows for name in row} == {"a", "_loaded_at"}
+
+
 def test_rows_replace_those_of_their_keys(options: dict[str, Any]) -> None:
     keyed = {"path": options["path"], "ingest": "rows", "key": "id"}
     for number, value in enumerate((1, 2)):
@@ -273,6 +286,36 @@ def test_a_batch_write_is_one_ingestion(options: dict[str, Any], tmp_path: Path)
     assert column(options["path"], "a") == [1, 1, 2.5, 2.5]
     write_batch(options, [texts(None)])
     assert Table(options["path"]).version == 1
+    assert staged_files(tmp_path) == []
+
+
+def test_a_batch_write_that_is_repeated_is_ingested_once(options: dict[str, Any], tmp_path: Path) -> None:
+    batch = [texts('{"a": 1}'), texts('{"a": 2}')]
+    for number, expected in ((0, [1, 2]), (0, [1, 2]), (1, [1, 1, 2, 2]), (0, [1, 1, 2, 2])):
+        write_batch({**options, "txnAppId": "nightly", "txnVersion": number}, batch)
+        assert column(options["path"], "a") == expected
+    write_batch({**options, "txnAppId": "hourly", "txnVersion": 0}, batch)
+    assert column(options["path"], "a") == [1, 1, 1, 2, 2, 2]
+    assert staged_files(tmp_path) == []
+
+
+KAFKA = "struct<value: string, topic: string, partition: int, offset: bigint>"
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_place(options: dict[str, Any], tmp_path: Path) -> None:
+    options["maxRecordSize"] = 20
+    long = '{"a": "%s"}' % ("x" * 30)
+    run_batch(options, [texts(*['{"a": 1}'] * 50)], 0)
+    found = writer(options)
+    with pytest.raises(SourceContentError, match=r"the row 4 of a task is longer than 20 bytes") as caught:
+        found.write(iter([texts('{"a": 1}', None), texts('{"a": 1}', long)]))
+    assert "maxRecordSize" in str(caught.value.advice)
+    assert "x" * 5 not in str(caught.value)
+    rows = pa.table({"value": ["{}", long], "topic": ["t", "t"], "partition": [0, 3], "offset": [7, 70]})
+    rows = rows.set_column(2, "partition", rows["partition"].cast(pa.int32()))
+    place = "the record at offset 70 of the partition 3 of the topic t is longer than 20 bytes"
+    with pytest.raises(SourceContentError, match=place):
+        writer(options, KAFKA).write(iter(rows.to_batches()))
     assert staged_files(tmp_path) == []
 
 

@@ -77,7 +77,10 @@ def test_options_that_spark_adds_and_those_of_the_store_are_left_alone() -> None
         ({"evolve": "grow"}, "evolve cannot be 'grow'.", "widen"),
         ({"maxBatchBytes": "0"}, "maxBatchBytes cannot be '0'.", "an integer >= 1"),
         ({"ingest": "rows", "column": "a"}, "column cannot be 'a'.", "ingest = json"),
-        ({"ingest": "rows", "source_columns": "true"}, "source_columns cannot be True.", "add them to the DataFrame"),
+        ({"txnAppId": "widen.mine", "txnVersion": "1"}, "txnAppId and txnVersion cannot be ('widen.mine', 1).", "own"),
+        ({"txnAppId": "a", "txnVersion": "x"}, "txnVersion cannot be 'x'.", "an integer >= 0"),
+        ({"txnAppId": "a"}, "txnVersion is missing.", "together they name a batch"),
+        ({"txnVersion": "1"}, "txnAppId is missing.", "together they name a batch"),
         ({"path": ""}, "path cannot be ''.", "Give the location of the table"),
     ],
 )

@@ -51,3 +51,28 @@ def test_values_of_the_wrong_form_are_refused() -> None:
     ):
         with pytest.raises(InvalidOption):
             read()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"txnAppId": "nightly"}, "txnVersion is missing."),
+        ({"txnVersion": "1"}, "txnAppId is missing."),
+        ({"txnAppId": "", "txnVersion": "1"}, "txnAppId and txnVersion cannot be ('', 1)."),
+        ({"txnAppId": "widen.loads", "txnVersion": "1"}, "txnAppId and txnVersion cannot be ('widen.loads', 1)."),
+        ({"txnAppId": "nightly", "txnVersion": "-1"}, "txnVersion cannot be '-1'."),
+        ({"txnAppId": "nightly", "txnVersion": str(2**63)}, f"txnAppId and txnVersion cannot be ('nightly', {2**63})."),
+    ],
+)
+def test_the_batch_of_an_application_has_an_id_and_a_number(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        parse_source_options(given).transaction()
+    assert caught.value.message == message
+
+
+def test_a_stream_has_a_batch_of_its_own() -> None:
+    parse_source_options({"path": "/t"}).ensure_no_transaction()
+    for given in ({"txnAppId": "nightly", "txnVersion": "1"}, {"txnVersion": "1"}):
+        with pytest.raises(InvalidOption) as caught:
+            parse_source_options(given).ensure_no_transaction()
+        assert "foreachBatch" in str(caught.value.advice)

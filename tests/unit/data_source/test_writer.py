@@ -53,3 +53,20 @@ def test_files_stay_if_the_commit_may_have_been_made(tmp_path: Path) -> None:
     stream = StreamWriter(plan(tmp_path))
     stream.abort([written], 0)
     assert len(data_files(tmp_path)) == 1
+
+
+def test_a_write_that_is_repeated_is_in_the_table_once(tmp_path: Path) -> None:
+    columns = parse_type("struct<a: bigint>")
+    assert isinstance(columns, StructType)
+
+    def repeat(app_id: str, number: int, *, is_overwrite: bool = False) -> int:
+        given = {"path": str(tmp_path), "txnAppId": app_id, "txnVersion": str(number)}
+        chosen = plan_write(parse_source_options(given), columns, is_overwrite=is_overwrite)
+        BatchWriter(chosen).commit([write_partition(chosen, [ROWS])])
+        return open_snapshot(LogStore(str(tmp_path))).files().num_rows
+
+    assert [repeat("nightly", number) for number in (0, 0, 1, 0)] == [1, 1, 2, 2]
+    assert repeat("hourly", 0) == 3
+    assert repeat("hourly", 0, is_overwrite=True) == 3
+    assert repeat("hourly", 1, is_overwrite=True) == 1
+    assert len(data_files(tmp_path)) == 4

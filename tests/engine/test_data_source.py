@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import widen
 from support.covering import covering
+from support.start_stream import start_stream
 from widen.table import Table, create_table
 
 ROWS = """
@@ -222,8 +223,8 @@ def stream(spark: SparkSession, source: Table, tmp_path: Path, *, to: str = "sin
     writer = rows.writeStream.format("widen").options(mergeSchema="true", **PROPERTIES)
     writer = writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{to}")).trigger(availableNow=True)
     writer = writer.queryName(f"to {to}")  # Spark passes it as an option
-    query = writer.start(str(tmp_path / to))
-    query.awaitTermination(120)
+    query = start_stream(lambda: writer.start(str(tmp_path / to)))
+    assert query.awaitTermination(300)
     return query
 
 
@@ -244,7 +245,7 @@ def test_a_stream_copies_new_rows_and_stops_at_a_change_of_columns(
     source.append(spark.sql("SELECT 100 AS id, 'before' AS v"))
     rows = spark.readStream.format("widen").load(source.location).writeStream.format("widen")
     rows = rows.options(checkpointLocation=str(tmp_path / "checkpoint-sink"), mergeSchema="true")
-    running = rows.trigger(processingTime="1 second").start(str(tmp_path / "sink"))
+    running = start_stream(lambda: rows.trigger(processingTime="1 second").start(str(tmp_path / "sink")))
     while sink.refresh().read("id = 100", spark=spark).isEmpty():
         assert not running.awaitTermination(1)
     source.alter_column("id", type="bigint")
@@ -286,7 +287,7 @@ def test_a_stream_of_the_change_feed_goes_on_in_new_columns(spark: SparkSession,
     rows = spark.readStream.format("widen").options(readChangeFeed="true", startingVersion="1").load(source.location)
     writer = rows.toDF(*(name.removeprefix("_") for name in rows.columns)).writeStream.format("widen")
     writer = writer.options(mergeSchema="true", checkpointLocation=str(folder))
-    running = writer.trigger(processingTime="1 second").start(str(tmp_path / "changes"))
+    running = start_stream(lambda: writer.trigger(processingTime="1 second").start(str(tmp_path / "changes")))
     while sink.refresh().read("v = 'before'", spark=spark).isEmpty():
         assert not running.awaitTermination(1)
     old = Table(source.location)
@@ -325,7 +326,7 @@ def test_a_stream_of_a_frame_from_before_a_change_of_columns_reads_what_is_befor
     def run(frame: DataFrame) -> None:
         writer = frame.writeStream.format("widen").options(mergeSchema="true", **PROPERTIES)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        writer.start(str(tmp_path / "sink")).awaitTermination(120)
+        assert start_stream(lambda: writer.start(str(tmp_path / "sink"))).awaitTermination(300)
 
     run(rows)
     assert Table(tmp_path / "sink").read(spark=spark).count() == 29
@@ -372,7 +373,8 @@ def test_a_first_batch_that_is_repeated_reads_the_same(
     def run() -> None:
         rows = spark.readStream.format("widen").options(**{name: str(value) for name, value in options.items()})
         writer = rows.load(table.location).writeStream.foreachBatch(write).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination(120)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert start_stream(writer.start).awaitTermination(300)
 
     with pytest.raises(PySparkException, match="the sink fails"):
         run()

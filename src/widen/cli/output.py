@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.abc import MetaPathFinder
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from rich.text import Text
 
 from widen.errors import SparkUnavailable, StorageError, WidenError
 from widen.errors.family import printable_json, printable_lines
+from widen.files.pandas_import import skip_pandas
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -390,29 +390,6 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
         skip_pandas()
         return as_given(session)
     return update.watch(session)
-
-
-def skip_pandas() -> None:
-    """Keep PyArrow from importing pandas, which takes longer than a small ingestion, for the rest of this process.
-
-    It does so with the first list that becomes an array, to see whether that is a series of pandas. Ours never are.
-    """
-    if "pandas" in sys.modules:
-        return
-    import pyarrow as pa
-
-    refusing = _NoPandas()
-    sys.meta_path.insert(0, refusing)
-    try:
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(refusing)
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
 
 
 def note_engine(spark: SparkSession) -> None:

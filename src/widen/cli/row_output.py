@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 import typer
 
-from widen.cli import output
 from widen.cli.output import note, progress, show, show_json_line, writing_output
 from widen.errors import InvalidOption, OptionConflict
+from widen.files.pandas_import import skip_pandas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
 
     if find_active() is not None or parse_engine(None) is Engine.SPARK:
         return False
-    output.skip_pandas()
+    skip_pandas()
     most = _find_most(limit, form)
     with progress("reading"):
         try:

@@ -27,6 +27,7 @@ from widen.errors import (
     MicroBatchTooLarge,
     PostCommitFailed,
 )
+from widen.files.pandas_import import without_pandas
 from widen.ingestion.commit_batch import AfterCommit, BatchRequest, commit_batch, parse_share
 from widen.ingestion.ingest_options import IngestOptions, StreamOptions
 from widen.ingestion.options import CheckedOptions, check_options, parse_limits
@@ -330,5 +331,6 @@ def commit_staged(
         interval: The id and the number of the commit. If the table has it already, nothing is ingested.
     """
     sink = parse_sink(options, is_overwrite=False)
-    sink.commit(place, staged, None if interval is None else TransactionId(*interval))
+    with without_pandas():
+        sink.commit(place, staged, None if interval is None else TransactionId(*interval))
     run_logged(partial(sink.clear, owner, batch), "delete the staged rows of a batch")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +20,20 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from widen.errors import MicroBatchTooLarge, SourceContentError
 from widen.files.arrow_types import to_utc
-from widen.files.data_reader import convert_column
 from widen.limits import STAGED_FILE_BYTES
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import STAGED_ROWS
 from widen.log.log_store import LogStore
+from widen.model.lazy_module import import_lazily
 from widen.model.types import INTEGER, LONG, STRING, StructType
-from widen.sources.file_ranges import TEXT, size_limit_text
-from widen.sources.staged_files import OpenStagedFile, StagedFile, with_load_time
+from widen.sources.staged_files import STAGED_TEXT, OpenStagedFile, StagedFile, with_load_time
+
+if TYPE_CHECKING:
+    from widen.files import data_reader
+    from widen.sources import file_ranges
+else:  # needed only for rows with types, and for errors
+    data_reader = import_lazily("widen.files.data_reader")
+    file_ranges = import_lazily("widen.sources.file_ranges")
 
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """The properties of a task that Spark uses to pass the id of the streaming query, and the number of the batch."""
@@ -151,13 +158,13 @@ class _FileWriter:
         place = self._place
         if place.column is None:
             fields = zip(batch.columns, place.schema, strict=True)
-            columns = [convert_column(to_utc(array), field.type) for array, field in fields]
+            columns = [data_reader.convert_column(to_utc(array), field.type) for array, field in fields]
             rows = pa.table(columns, names=[field.name for field in place.schema])
             return with_load_time(rows, place.loaded_at)
         texts = batch.column(place.column).cast(pa.binary())
         self._ensure_short(texts, batch)
         self._rows += batch.num_rows
-        return pa.table({TEXT: pc.drop_null(texts)})
+        return pa.table({STAGED_TEXT: pc.drop_null(texts)})
 
     def _ensure_short(self, texts: pa.Array, batch: pa.RecordBatch) -> None:
         """Check that no text is longer than a record may be.
@@ -175,7 +182,7 @@ class _FileWriter:
             where = f"the row {self._rows + row + 1:,} of a task"
             if at:
                 where = "the record at offset {offset} of the partition {partition} of the topic {topic}".format(**at)
-            reason = f"{where} is longer than {size_limit_text(limit)}"
+            reason = f"{where} is longer than {file_ranges.size_limit_text(limit)}"
             raise SourceContentError(source=ROWS_OF_BATCH, reason=reason, fix=_RAISE_LIMIT)
 
 

@@ -10,17 +10,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from widen.errors import StorageError
-from widen.json.field_rules import LOADED_AT, SIGN
 from widen.log.log_store import LogStore
-from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts
-from widen.sources.listing import SourceFile
-from widen.spark.engine import Session, start_tasks
+from widen.model.lazy_module import import_lazily
+
+if TYPE_CHECKING:
+    from widen.json import field_rules
+    from widen.sources import file_ranges, listing
+    from widen.spark import engine
+else:  # a task of a sink only writes files, and each Python process of one would import them
+    engine = import_lazily("widen.spark.engine")
+    field_rules = import_lazily("widen.json.field_rules")
+    file_ranges = import_lazily("widen.sources.file_ranges")
+    listing = import_lazily("widen.sources.listing")
+
+STAGED_TEXT = "text"
+"""The column of a file with texts."""
 
 _CREATE_ATTEMPTS = 5
 
@@ -100,11 +110,11 @@ def _create(store: LogStore, path: str) -> BinaryIO:
     return store.create(path)
 
 
-def read_staged_texts(session: Session, store: LogStore, files: Sequence[StagedFile]) -> RawTexts:
+def read_staged_texts(session: engine.Session, store: LogStore, files: Sequence[StagedFile]) -> file_ranges.RawTexts:
     """Return the texts of staged files as a raw batch, with a task for each file."""
     paths = [file.path for file in files]
-    numbers: RawTexts = start_tasks(session, len(paths))
-    return numbers.mapInArrow(partial(_read_texts, store, paths), RAW_SCHEMA)
+    numbers: file_ranges.RawTexts = engine.start_tasks(session, len(paths))
+    return numbers.mapInArrow(partial(_read_texts, store, paths), file_ranges.RAW_SCHEMA)
 
 
 def _read_texts(store: LogStore, paths: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,10 +123,10 @@ def _read_texts(store: LogStore, paths: Sequence[str], batches: Iterable[pa.Reco
             for batch in texts:
                 count = batch.num_rows
                 columns = {
-                    TEXT: batch.column(0),
-                    FILE: pa.repeat(pa.scalar(""), count),
-                    PART: pa.repeat(pa.scalar(0, pa.int64()), count),
-                    WHOLE: pa.repeat(pa.scalar(False), count),
+                    file_ranges.TEXT: batch.column(0),
+                    file_ranges.FILE: pa.repeat(pa.scalar(""), count),
+                    file_ranges.PART: pa.repeat(pa.scalar(0, pa.int64()), count),
+                    file_ranges.WHOLE: pa.repeat(pa.scalar(False), count),
                 }
                 yield pa.RecordBatch.from_pydict(columns)
 
@@ -126,10 +136,10 @@ def with_load_time(rows: pa.Table, loaded_at: str | None) -> pa.Table:
     if loaded_at is None:
         return rows
     time = pa.scalar(datetime.fromisoformat(loaded_at.replace("Z", "+00:00")), pa.timestamp("us", "UTC"))
-    return rows.append_column(f"{LOADED_AT}{SIGN}", pa.repeat(time, rows.num_rows))
+    return rows.append_column(f"{field_rules.LOADED_AT}{field_rules.SIGN}", pa.repeat(time, rows.num_rows))
 
 
-def as_sources(store: LogStore, files: Sequence[StagedFile]) -> list[SourceFile]:
+def as_sources(store: LogStore, files: Sequence[StagedFile]) -> list[listing.SourceFile]:
     """Return staged files as files of a source."""
     uris = [(store.uri(file.path), file) for file in files]
-    return [SourceFile(uri, file.size_bytes, uri=uri) for uri, file in uris]
+    return [listing.SourceFile(uri, file.size_bytes, uri=uri) for uri, file in uris]

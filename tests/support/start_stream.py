@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pyspark.sql.streaming.query import StreamingQuery
 
 _TOO_SLOW = "Python worker failed to connect back"
+_IN_BETWEEN = ("Initializing", "Terminated")
+"""How the states begin that a stream leaves by itself: an active one may already have failed."""
+
 _ATTEMPTS = 20
 
 
@@ -19,7 +22,7 @@ def start_stream(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """
     for _ in range(_ATTEMPTS):
         query = start()
-        while query.isActive and query.status["message"].startswith("Initializing"):
+        while query.isActive and query.status["message"].startswith(_IN_BETWEEN):
             time.sleep(0.1)
         error = query.exception()
         if error is None or _TOO_SLOW not in str(error):

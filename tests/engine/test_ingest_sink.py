@@ -17,7 +17,7 @@ def stream(rows: DataFrame, place: Path, options: dict[str, Any], table: str) ->
     """Run a named stream over everything that is there."""
     writer = rows.writeStream.format("widen").options(**options).queryName("orders").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(place / "checkpoint")).start(table)
-    query.awaitTermination(120)
+    assert query.awaitTermination(600)
 
 
 def landing(spark: SparkSession, place: Path, **days: str) -> DataFrame:

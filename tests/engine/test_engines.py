@@ -350,6 +350,21 @@ CASES = {
     "dates": Case([{"a.json": MIXED}], {"detect_dates": True}),
     "decimals": Case([{"a.json": lines({"v": 12.5}, {"v": 1})}], {"numbers": "decimal"}),
     "hidden fields": Case([{"a.json": MIXED}], {"mask": ["at"], "exclude": ["n.x"]}),
+    "times in other spellings": Case(
+        [
+            {"a.json": b'{"t":"2024-01-02 03:04:05 +0200"}\n{"t":"Tue, 02 Jan 2024 03:04:05 +0200"}\n'},
+            {"b.json": b'{"t":"2024-01-02T03:04:05"}\n{"t":"2024-03-31 02:30:00"}\n{"t":"soon"}\n'},
+        ],
+        {"detect_dates": True, "date_spellings": "any", "time_zone": "Europe/Berlin"},
+    ),
+    "epochs with a pin": Case(
+        [{"a.json": b'{"t":1700000000123}\n{"t":null}\n'}, {"b.json": b'{"t":253402300800000}\n{"t":5}\n'}],
+        {"pins": {"t": "timestamp"}, "epoch_unit": {"t": "ms"}},
+    ),
+    "integral doubles in JSON": Case(
+        [{"a.json": b'{"a":1.0,"l":[2.0,3]}\n'}, {"b.json": b'{"a":1e2}\n{"a":-0.0}\n{"a":1.5,"l":["x",1.0]}\n'}],
+        {"integral_doubles": "convert"},
+    ),
     "included fields": Case([{"a.json": MIXED}], {"include": ["AT", "n", "id"]}),
     "damaged lines": Case([{"a.json": b'{"a": 1}\n{"a": \n\xff\n[3]\n7\n{"a": 2}\n'}]),
     "equal keys": Case([{"a.json": b'{"a": 1, "a": 2}\n{"b": 1e400}\n'}]),

@@ -7,12 +7,25 @@ Source: docs/guide/nested-records.md, docs/guide/typed-json.md
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from widen.evolution.policy import Policy
+from widen.json.connect import ConnectReader, DeclaredTypes, widest_decimal
 from widen.json.dialect import DialectReader
-from widen.json.observation import RecordPosition
+from widen.json.envelope import to_record_path
+from widen.json.kinds import DECIMAL_WORD, LONG_WORD, MAX_DIGITS, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
+from widen.json.observation import (
+    FieldObservation,
+    Observation,
+    RecordObservation,
+    RecordPosition,
+    get_field,
+)
 from widen.json.record_path import RecordFinder
+from widen.model.column_path import Path
+from widen.model.types import LONG, DataType, DecimalType, StructType
+from widen.schema.source_metadata import source_key
 from widen.sources.file_ranges import TextGroup, record_too_long
 
 
@@ -40,8 +53,24 @@ class RecordStages:
 
     def __init__(self, policy: Policy, limit: int) -> None:
         self._finder = None if policy.record_path is None else RecordFinder(policy.record_path)
-        self._dialect = None if policy.dialect is None else DialectReader(policy.dialect)
-        self._limit = limit
+        dialect = policy.dialect
+        has_schemas = dialect is not None and dialect.has_schemas
+        self._connect = ConnectReader(dialect) if dialect is not None and has_schemas else None
+        self._dialect = self._connect or (None if dialect is None else DialectReader(dialect))
+        self._limit, self._envelope = limit, policy.envelope
+
+    @property
+    def declared(self) -> DeclaredTypes:
+        """The types that the schema parts so far give to the fields of records."""
+        if self._connect is None or self._envelope is None:
+            return {} if self._connect is None else self._connect.declared
+        paths = ((to_record_path(path, self._envelope), each) for path, each in self._connect.declared.items())
+        return {path: each for path, each in paths if path}
+
+    @property
+    def schema_parts(self) -> int:
+        """How many schema parts the documents so far had; a new one may declare other types."""
+        return 0 if self._connect is None else self._connect.schema_parts
 
     def apply(
         self, group: TextGroup, texts: list[bytes], positions: list[RecordPosition]
@@ -78,3 +107,79 @@ class RecordStages:
                     if found.reason:
                         refused.reasons.append(found.reason)
         return records, refused
+
+
+# The types that schema parts declare, in the observation of a batch: JSON spells a decimal(12,2) and a bigint like any
+# other number, so the values alone would choose narrower columns.
+
+
+def note_declared(observed: Observation, schema: StructType, declared: DeclaredTypes) -> None:
+    """Add the declared types of numbers to an observation, in place.
+
+    A type that is wider than the column of its field counts even if the column holds all values of the batch.
+
+    Args:
+        schema: The columns so far.
+        declared: The types by the path in records.
+    """
+    for path, data_type in declared.items():
+        if data_type == LONG or isinstance(data_type, DecimalType):
+            for field in _fields_at(observed.root, path):
+                _note_kinds(field, data_type)
+            column = _find_column(schema, path)
+            if column is not None and _is_wider(data_type, column[0]):
+                word = DECIMAL_WORD if isinstance(data_type, DecimalType) else LONG_WORD
+                field = _ensure_field(observed.root, path)
+                field.kind(Kind(word, column[1])).fits_int32 = False
+                _note_kinds(field, data_type)
+
+
+def _note_kinds(field: FieldObservation, data_type: DataType) -> None:
+    for kind, seen in field.kinds.items():
+        if not isinstance(data_type, DecimalType):
+            seen.fits_int32 &= kind.word != LONG_WORD
+        elif kind.word in NUMBER_WORDS and seen.decimal_exact:
+            whole = max(seen.integer_digits, data_type.precision - data_type.scale)
+            scale = max(seen.scale, seen.written_scale, data_type.scale)
+            if 0 < whole + scale <= MAX_DIGITS:
+                seen.integer_digits, seen.scale = whole, scale
+                seen.type = DecimalType(whole + scale, scale).sql
+
+
+def _fields_at(root: RecordObservation, path: Path) -> Iterator[FieldObservation]:
+    """Yield the observations of a field, one for each number of arrays around the records that have it."""
+    records = [root]
+    for key in path[:-1]:
+        records = [inner for each in records if key in each for inner in each[key].records.values()]
+    yield from (each[path[-1]] for each in records if path[-1] in each)
+
+
+def _ensure_field(root: RecordObservation, path: Path) -> FieldObservation:
+    """Return the observation of a field of nested records, with those above it."""
+    record = root
+    for key in path[:-1]:
+        above = get_field(record, key)
+        above.kind(Kind(RECORD_WORD))
+        record = above.record(0)
+    return get_field(record, path[-1])
+
+
+def _find_column(schema: StructType, path: Path) -> tuple[DataType, int] | None:
+    """Return the type inside the arrays of the first column of a field, and their number; None without a column."""
+    found, struct = None, schema
+    for key in path:
+        column = next((each for each in struct if source_key(each) == key), None)
+        if column is None or (found is not None and found[1]):
+            return None
+        found = leaf_and_dim(column.type)
+        struct = found[0] if isinstance(found[0], StructType) else StructType()
+    return found
+
+
+_SHORTER = ("byte", "short", "integer")
+
+
+def _is_wider(declared: DataType, column: DataType) -> bool:
+    if isinstance(declared, DecimalType) and isinstance(column, DecimalType):
+        return widest_decimal(declared, column) not in (None, column)
+    return declared == LONG and str(column) in _SHORTER

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from widen.batches.excluded_fields import find_deletes
 from widen.batches.field_columns import build_columns
-from widen.batches.record_stages import RecordStages
+from widen.batches.record_stages import RecordStages, note_declared
 from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
@@ -40,7 +40,7 @@ from widen.json.observation import (
 )
 from widen.json.record_path import FoundTexts, RecordPath
 from widen.model.column_path import as_nullable
-from widen.model.types import BINARY, LONG, STRING, ArrayType, Field, StructType
+from widen.model.types import BINARY, DATE, LONG, STRING, TIMESTAMP, ArrayType, Field, StructType
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder
@@ -372,7 +372,7 @@ class _TextTask:
         self._columns: list[pa.RecordBatch] = []  # the rows of the records that needed no text
         self._signature: object = None
         self._positions = RecordPositions()
-        self._stages = RecordStages(spec.policy, spec.max_record_bytes)
+        self._stages, self._schema_parts = RecordStages(spec.policy, spec.max_record_bytes), 0
         envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
         self._envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan)
         self._prior: Observation | None = None
@@ -408,6 +408,7 @@ class _TextTask:
                     yield from self._run_refused(part, positions, texts.reasons)
                 else:
                     records, refused = self._stages.apply(texts, part, positions)
+                    yield from self._read_declared_times()
                     yield from self._run_records(*records)
                     yield from self._run_refused(*refused)
 
@@ -416,6 +417,15 @@ class _TextTask:
             yield from self._run_envelopes(self._envelopes, texts, positions)
         else:
             yield from self._run_texts(texts, positions)
+
+    def _read_declared_times(self) -> Iterator[pa.RecordBatch]:
+        """Read the texts of a field as times from now on, if the last schema part says that they are."""
+        if self._stages.schema_parts == self._schema_parts:
+            return
+        self._schema_parts = self._stages.schema_parts
+        yield from self._drain()
+        times = [path for path, each in self._stages.declared.items() if each in (DATE, TIMESTAMP)]
+        self._builder = self._builder.with_date_fields(times)
 
     def _run_envelopes(
         self, envelopes: EnvelopeReader, texts: list[bytes], positions: list[RecordPosition]
@@ -499,6 +509,7 @@ class _TextTask:
             self._next_schema_rows = self._rows
         if not makes_rows:
             observe_chunk(self._builder)
+        note_declared(self._builder.observation, self._builder.schema, self._stages.declared)
         signature = observation_signature(self._builder.observation)
         if signature != self._signature:
             self._signature = signature

@@ -254,6 +254,8 @@ class _Evolution:
         fixed = None if cursor.is_new else next(filter(None, fixed_columns), None)
         if self.policy.numbers is Numbers.DECIMAL:
             observed = to_decimals(observed)
+        elif any(map(is_declared_decimal, observed.kinds.items())):
+            observed = msgspec.structs.replace(observed, kinds=_decimal_kinds(observed.kinds, only_declared=True))
         # An existing record column stays one: its values would not move into a map.
         if not columns and source not in self.policy.pins:
             observed = self._detect_map(source, observed)
@@ -740,7 +742,7 @@ def to_decimals(observed: FieldObservation) -> FieldObservation:
     Fields inside records are left alone: they have their own observation.
     """
     maps = {dim: to_decimals(values) for dim, values in observed.maps.items()}
-    return msgspec.structs.replace(observed, kinds=dict(_decimal_kinds(observed.kinds)), maps=maps)
+    return msgspec.structs.replace(observed, kinds=_decimal_kinds(observed.kinds), maps=maps)
 
 
 def to_doubles(observed: FieldObservation, words: Collection[str]) -> FieldObservation:
@@ -785,12 +787,20 @@ def round_numbers(part: FieldEvolution, choose: Callable[[FieldEvolution], Colum
     return 0
 
 
-def _decimal_kinds(kinds: Kinds) -> Kinds:
+def is_declared_decimal(observed: tuple[Kind, KindObservation]) -> bool:
+    """Return whether the schema part of a source says that numbers are decimals, which JSON spells like any others."""
+    kind, seen = observed
+    return kind.word in (LONG_WORD, DOUBLE_WORD) and seen.type.startswith(DECIMAL_WORD)
+
+
+def _decimal_kinds(kinds: Kinds, *, only_declared: bool = False) -> dict[Kind, KindObservation]:
     by_kind: dict[Kind, KindObservation] = {}
     for kind, seen in kinds.items():
         is_fraction = kind.word in (DOUBLE_WORD, DECIMAL_WORD)
+        if is_declared_decimal((kind, seen)):
+            kind = Kind(DECIMAL_WORD, kind.dim)
         # A source with types has declared doubles on purpose; only JSON and CSV leave the choice open.
-        if is_fraction and not seen.type and seen.decimal_exact:
+        elif not only_declared and is_fraction and not seen.type and seen.decimal_exact:
             scale = max(seen.scale, seen.written_scale)
             if seen.integer_digits + scale <= MAX_DIGITS:
                 kind, seen = Kind(DECIMAL_WORD, kind.dim), msgspec.structs.replace(seen, scale=scale)

@@ -494,15 +494,34 @@ def with_time_fields(policy: Policy, schema: StructType) -> Policy:
     )
 
 
-def _fields_of_types(schema: StructType, types: Collection[DataType] | None, above: Path) -> Iterator[Path]:
-    """Yield the source fields whose main columns have one of some types, or any, inside their arrays and maps."""
+def with_declared_times(policy: Policy, schema: StructType) -> Policy:
+    """Return a policy that reads texts as times in all fields with such a column, if schema parts say what is a time.
+
+    A later schema part may call the same field a string, and then it has a column for each.
+
+    Source: docs/guide/typed-json.md#connect
+    """
+    if policy.dialect is None or not policy.dialect.has_schemas:
+        return policy
+    found = _fields_of_types(schema, _DATED, (), with_siblings=True)
+    return replace(policy, date_fields=policy.date_fields.union(found))
+
+
+def _fields_of_types(
+    schema: StructType, types: Collection[DataType] | None, above: Path, *, with_siblings: bool = False
+) -> Iterator[Path]:
+    """Yield the source fields whose main columns have one of some types, or any, inside their arrays and maps.
+
+    Args:
+        with_siblings: Whether any of its columns may have the type.
+    """
     for column in schema:
         leaf, source = column.type, (*above, source_key(column))
         while isinstance(leaf, (ArrayType, MapType)):
             leaf = leaf.element if isinstance(leaf, ArrayType) else leaf.value
         if isinstance(leaf, StructType):
-            yield from _fields_of_types(leaf, types, source)
-        elif (types is None or leaf in types) and EVOLVED_FROM not in column.metadata:
+            yield from _fields_of_types(leaf, types, source, with_siblings=with_siblings)
+        elif (types is None or leaf in types) and (with_siblings or EVOLVED_FROM not in column.metadata):
             yield source
 
 

@@ -102,6 +102,8 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
     for each in sources:
         policy = _override(policy, each)
     _ensure_one_rule(policy)
+    if policy.dialect is None and policy.envelope is not None and policy.envelope.has_schemas:
+        policy = replace(policy, dialect=DIALECTS["connect"])
     if policy.dialect is not None and not any("allow_nan" in each.values for each in sources):
         policy = replace(policy, allows_nan=True)  # a dialect has words for NaN and Infinity
     if policy.envelope is not None and policy.envelope.unavailable and policy.mode in (Mode.FREEZE, Mode.FAIL):
@@ -503,6 +505,8 @@ def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
             raise InvalidOption(option="integral_doubles", value="convert", expected=expected)
         policy = replace(policy, takes_integral=True)
     detects = _value_pattern(policy.numbers) if arguments.get("detect_types") else ""
+    if policy.dialect is not None:
+        policy = replace(policy, dialect=replace(policy.dialect, nanos=column_rules.nanos.value))
     read_as, reader_options = parse_format(arguments.get("format")), dict(arguments.get("options") or {})
     reader = BatchReader(
         read_as,
@@ -532,9 +536,9 @@ def _find_json_option(policy: Policy) -> tuple[str, object, str] | None:
     """Return an option that is for JSON alone, with its value, and what it says."""
     if policy.record_path is not None:
         return "records", str(policy.record_path), "Records below a path are"
-    if policy.dialect is not None:
-        return "dialect", policy.dialect.name, "Dialects are"
-    return None if policy.envelope is None else ("envelope", True, "Envelopes are")
+    if policy.envelope is not None:
+        return "envelope", policy.envelope.name, "Envelopes are"
+    return None if policy.dialect is None else ("dialect", policy.dialect.name, "Dialects are")
 
 
 def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:

@@ -46,11 +46,15 @@ class Dialect:
         name: Its name.
         kinds: The word of `KINDS` for each name of a wrapper, and the field after its colon or nothing.
         root: The field that has the record, where it is the only one of its document; empty for none.
+        has_schemas: Whether each document says its types in a schema part, see `widen.json.connect`.
+        nanos: With schema parts, what becomes of times that microseconds do not hold: error, truncate or text.
     """
 
     name: str
     kinds: tuple[tuple[str, str, str], ...]
     root: str = ""
+    has_schemas: bool = False
+    nanos: str = "error"
 
 
 def build_dialect(name: str, values: Mapping[str, str], root: str = "", option: str = "dialect") -> Dialect:
@@ -117,6 +121,7 @@ DIALECTS: Mapping[str, Dialect] = MappingProxyType(
         "mongodb": build_dialect("mongodb", _MONGODB),
         "dynamodb": build_dialect("dynamodb", _DYNAMODB, "Item"),
         "firestore": build_dialect("firestore", _FIRESTORE),
+        "connect": Dialect("connect", (), has_schemas=True),
     }
 )
 """The dialects that a caller can name."""
@@ -137,7 +142,7 @@ class DialectReader:
         if not self._may_wrap(text):
             yield text
             return
-        document = _parse(text)
+        document = parse_json(text)
         if isinstance(document, dict):
             plain = self._record(document)
             yield text if plain == document else document_to_json(plain).encode()
@@ -180,7 +185,7 @@ _MAX_LEVELS = 200
 """A text with more nested objects and arrays stays as it is. It is no record either."""
 
 
-def _parse(text: bytes) -> JsonDocument:
+def parse_json(text: bytes) -> JsonDocument:
     """Return the document of a text; None if it is not JSON, has a field twice in an object, or too many levels."""
     try:
         document = _decode(text.removeprefix(BOM).decode())

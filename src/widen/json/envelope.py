@@ -113,6 +113,7 @@ class Envelope:
         without_op: The names of the fields of events without an operation and without a row, such as heartbeats.
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
         unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.
+        has_schemas: Whether documents may have a schema part; see `widen.json.connect`.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Envelope:
     without_op: tuple[EventShape, ...] = ()
     has_position: bool = False
     unavailable: tuple[str, ...] = ()
+    has_schemas: bool = False
 
     @property
     def op_column(self) -> tuple[str, ...]:
@@ -155,6 +157,7 @@ DEBEZIUM = Envelope(
     ),
     has_position=True,
     unavailable=(UNAVAILABLE,),
+    has_schemas=True,
 )
 
 MAXWELL = Envelope(
@@ -204,6 +207,11 @@ ENVELOPES: Mapping[str, Envelope] = MappingProxyType(
     {each.name: each for each in (DEBEZIUM, MAXWELL, CANAL, DMS, DATASTREAM)}
 )
 """The shapes that a caller can name."""
+
+
+def to_record_path(path: tuple[str, ...], envelope: Envelope) -> tuple[str, ...]:
+    """Return where a record has a field of the envelope; empty for the row itself."""
+    return path[1:] if path[0] in (envelope.before, envelope.after) else (PREFIX + path[0], *path[1:])
 
 
 def unavailable_values(placeholder: str) -> list[Any]:

@@ -6,6 +6,7 @@ Source: docs/evolution-rules.md#observe, #d7, #d8, #d10
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +23,7 @@ from widen.json.kinds import (
     DOUBLE_WORD,
     LONG_WORD,
     MAP_WORD,
+    MAX_DIGITS,
     NO_FACTS,
     NTZ_WORD,
     RECORD_WORD,
@@ -128,7 +130,20 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     def _common_type(self, other: KindObservation) -> str:
         if self.type == other.type or other == _NO_VALUES:
             return self.type
-        return other.type if self == _NO_VALUES else ""
+        return other.type if self == _NO_VALUES else _wider_decimal(self.type, other.type)
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)").fullmatch
+
+
+def _wider_decimal(one: str, other: str) -> str:
+    """Return the decimal that holds the values of two; empty for other types, or if it has more than 38 digits."""
+    types = [(int(found[1]), int(found[2])) for found in map(_DECIMAL, (one, other)) if found]
+    if len(types) < 2:
+        return ""
+    scale = max(scale for _, scale in types)
+    precision = max(precision - scale for precision, scale in types) + scale
+    return DecimalType(precision, scale).sql if precision <= MAX_DIGITS else ""
 
 
 class FieldObservation(msgspec.Struct, omit_defaults=True):

@@ -26,6 +26,7 @@ from widen.json.time_spellings import ISO
 from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
+from widen.proof.connect_json import typed_json_of
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.expected_values import BITS
 from widen.proof.json_reader import split_into_parts
@@ -41,9 +42,9 @@ from widen.proof.rules import (
     build_proof_rules,
     read_defaults,
     source_columns_by_key,
+    with_times_of_columns,
 )
 from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
-from widen.proof.typed_json import TypedJson
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
 _VERSION = 4
@@ -248,8 +249,8 @@ class SourceDigester:
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._copy = partial(SourceDigester, schema, policy, layout, limit)
-        self._path, self._typed = policy.record_path, None if policy.dialect is None else TypedJson(policy.dialect)
-        policy = replace(policy, dialect=None)  # the readers get plain JSON
+        self._path, self._typed = policy.record_path, typed_json_of(policy.dialect)
+        policy = replace(with_times_of_columns(schema, policy), dialect=None)  # the readers get plain JSON
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
         # Python reads what the native reader does not know: a sample of the fields, envelopes, and defaults.
         is_plain = not layout.has_sample and policy.envelope is None and not read_defaults(schema)

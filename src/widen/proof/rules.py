@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d6, #d10, #d13
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import cache
@@ -260,13 +260,34 @@ def _without_entry(has_dates: bool, has_local_times: bool, spelling: TimeSpellin
     return ProofRule(has_dates=has_dates, has_local_times=has_local_times, spelling=spelling)
 
 
+def with_times_of_columns(schema: StructType, policy: Policy) -> Policy:
+    """Return a policy that reads times from text in each field with a column of times, where schema parts declare them.
+
+    Source: docs/guide/typed-json.md#connect
+    """
+    if policy.dialect is None or not policy.dialect.has_schemas:
+        return policy
+    return replace(policy, date_fields=policy.date_fields.union(_fields_with_times(schema, ())))
+
+
+def _fields_with_times(struct: StructType, above: Path) -> Iterator[Path]:
+    for column in struct:
+        leaf, field = column.type, (*above, source_key(column))
+        while isinstance(leaf, (ArrayType, MapType)):
+            leaf = leaf.value if isinstance(leaf, MapType) else leaf.element
+        if isinstance(leaf, StructType):
+            yield from _fields_with_times(leaf, field)
+        elif str(leaf) in ("date", "timestamp"):
+            yield field
+
+
 def build_proof_rules(schema: StructType, policy: Policy) -> ProofRule:
     """Return the rules for the records of a table.
 
     Args:
         schema: Schema of the table: objects are maps where a column is a map, and texts where a column stores text.
     """
-    root = ProofRule()
+    policy, root = with_times_of_columns(schema, policy), ProofRule()
     for column in schema:
         if role_of(column) is None:
             _add_column_rule(root.get_or_add((source_key(column),)), column.type, column.metadata.get(FORM))
@@ -548,7 +569,7 @@ def source_columns_by_key(schema: StructType, policy: Policy) -> ColumnsByKey:
 
     Source: docs/evolution-rules.md#d9, #d14
     """
-    return _columns_by_key(schema, policy, (), ())
+    return _columns_by_key(schema, with_times_of_columns(schema, policy), (), ())
 
 
 def _columns_by_key(struct: StructType, policy: Policy, path: Path, above: Path) -> ColumnsByKey:

@@ -31,6 +31,7 @@ from widen.json.envelope import (
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.conditions import ExcludedCondition
+from widen.proof.connect_json import typed_json_of
 from widen.proof.csv_reader import CsvForm
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
@@ -59,7 +60,6 @@ from widen.proof.rules import (
     read_defaults,
     widest_record_column,
 )
-from widen.proof.typed_json import TypedJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class SourceReader:
         self._envelope, self._allows_nan = policy.envelope, policy.allows_nan
         self._has_documents, self._typed = (
             policy.record_path is not None,
-            None if policy.dialect is None else TypedJson(policy.dialect),
+            typed_json_of(policy.dialect),
         )
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls

@@ -119,6 +119,15 @@ def _instant(token: NumberToken) -> Json:
     if not digits.isdecimal() or len(digits) > 15:
         return _AS_IT_IS
     days, rest = divmod(int(token), _DAY_MS)
+    if (day := spell_day(days)) is None:
+        return _AS_IT_IS
+    seconds, ms = divmod(rest, 1_000)
+    clock = f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{day}T{clock}" + (f".{ms:03}Z" if ms else "Z")
+
+
+def spell_day(days: int) -> str | None:
+    """Return the day so many days after 1970-01-01 by the Gregorian calendar; None if its year has not four digits."""
     # The year begins in March here, so that the leap day is its last one; eras have 400 years.
     era, day = divmod(days + 719_468, 146_097)
     year = (day - day // 1_460 + day // 36_524 - day // 146_096) // 365
@@ -127,11 +136,7 @@ def _instant(token: NumberToken) -> Json:
     day -= (153 * month + 2) // 5 - 1
     month += 3 if month < 10 else -9
     year += 400 * era + (month < 3)
-    if not 1 <= year <= 9999:
-        return _AS_IT_IS
-    seconds, ms = divmod(rest, 1_000)
-    clock = f"{seconds // 3_600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    return f"{year:04}-{month:02}-{day:02}T{clock}" + (f".{ms:03}Z" if ms else "Z")
+    return f"{year:04}-{month:02}-{day:02}" if 1 <= year <= 9999 else None
 
 
 def _bytes(value: Json) -> Json:

@@ -17,7 +17,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from widen.evolution.policy import Policy, build_field_rules, field_names, respell_all, unseen_hidden_fields
+from widen.evolution.policy import (
+    Policy,
+    build_field_rules,
+    field_names,
+    respell_all,
+    unseen_hidden_fields,
+    with_declared_times,
+)
 from widen.json.document import (
     BOM,
     InvalidJson,
@@ -194,7 +201,7 @@ class RowBuilder:
         refused: Collection[bytes] = frozenset(),
         apart: Sequence[Path] = (),
     ) -> None:
-        policy = policy or Policy()
+        policy = with_declared_times(policy or Policy(), schema)
         self.schema, self._policy, self._base_schema, self.missing = schema, policy, base, missing
         self.observation, self.origin, self._file_fields = Observation(), origin, file_fields
         self._refused = refused
@@ -216,14 +223,22 @@ class RowBuilder:
         self._search_budgets = dict.fromkeys(searched, MAX_SEARCHED_TEXTS)
         self._use(BatchProfile(RESCUED in self._roles))
 
-    def with_schema(self, schema: StructType) -> RowBuilder:
+    def with_date_fields(self, fields: Collection[Path]) -> RowBuilder:
+        """Return a builder that reads texts in more fields as times, see `with_schema`."""
+        dated = self._policy.date_fields.union(fields)
+        return self if dated == self._policy.date_fields else self.with_schema(self.schema, dated)
+
+    def with_schema(self, schema: StructType, dated: frozenset[Path] | None = None) -> RowBuilder:
         """Return a builder of the rows of another schema, which goes on with the same observation.
 
         Call it only when no texts are waiting.
+
+        Args:
+            dated: The fields that have texts to read as times; None for those so far.
         """
         builder = RowBuilder(
             schema,
-            self._policy,
+            self._policy if dated is None else replace(self._policy, date_fields=dated),
             self._base_schema,
             self.origin,
             self._file_fields,

@@ -172,13 +172,14 @@ class _Compiler:
         if literal == "struct":
             return self._struct(schema, path, depth)
         if literal in ("array", "map"):
-            inner = schema.get("items" if literal == "array" else "values")
-            convert = self.compile(inner, path, depth + 1)
+            inner = self.compile(schema.get("items" if literal == "array" else "values"), path, depth + 1)
             keys = schema.get("keys")
             has_names = not isinstance(keys, dict) or keys.get("type") == "string"
             if literal == "map" and not has_names:
-                return _pairs(self.compile(keys, path, depth + 1), convert)
-            return convert and (_items(convert) if literal == "array" else _entries(convert))
+                return _pairs(self.compile(keys, path, depth + 1), inner)
+            if inner is None:
+                return None
+            return _items(inner) if literal == "array" else _entries(inner)
         if literal == "int64":
             self._declare(path, LONG)
         return _to_double if literal in ("float", "double", "float32", "float64") else None

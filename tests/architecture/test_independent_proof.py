@@ -26,8 +26,10 @@ WRITERS = (*MAKERS, "widen.spark", "widen.sources", "widen.files", "widen.frames
 
 DECLARATIONS = {
     "widen.json.envelope": {
-        *("Envelope", "OTHER_POSITION", "POSITION", "POSITIONS", "PREFIX", "SNAPSHOT", "SORTED_TEXTS", "UNCHANGED"),
+        *("Envelope", "EventForm", "UNSAID"),
+        *("OTHER_POSITION", "POSITION", "POSITIONS", "PREFIX", "SNAPSHOT", "SORTED_TEXTS", "UNCHANGED"),
     },
+    "widen.json.change_streams": {"SPANNER_NAMES", "SPANNER_OTHERS"},
     "widen.json.field_rules": {"IS_CURRENT", "VALID_FROM", "VALID_TO", "VERSION_FIELDS"},
     "widen.json.document": {"BOM"},
     "widen.json.record_path": {"RecordPath"},

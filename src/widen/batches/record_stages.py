@@ -14,6 +14,7 @@ from widen.evolution.policy import Policy
 from widen.json.connect import ConnectReader, DeclaredTypes, widest_decimal
 from widen.json.dialect import DialectReader
 from widen.json.envelope import to_record_path
+from widen.json.field_rules import SIGN, VERSION_FIELDS
 from widen.json.kinds import DECIMAL_WORD, LONG_WORD, MAX_DIGITS, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
 from widen.json.observation import (
     FieldObservation,
@@ -25,7 +26,7 @@ from widen.json.observation import (
 from widen.json.record_path import RecordFinder
 from widen.model.column_path import Path
 from widen.model.types import LONG, DataType, DecimalType, StructType
-from widen.schema.source_metadata import source_key
+from widen.schema.source_metadata import role_of, source_key
 from widen.sources.file_ranges import TextGroup, record_too_long
 
 
@@ -107,6 +108,12 @@ class RecordStages:
                     if found.reason:
                         refused.reasons.append(found.reason)
         return records, refused
+
+
+def find_row_fields(schema: StructType) -> list[str]:
+    """Return the fields of records that a table has columns for, without those from their files and from their keys."""
+    keys = (source_key(field) for field in schema if role_of(field) is None)
+    return list(dict.fromkeys(key for key in keys if not key.endswith(SIGN) and key not in VERSION_FIELDS))
 
 
 # The types that schema parts declare, in the observation of a batch: JSON spells a decimal(12,2) and a bigint like any

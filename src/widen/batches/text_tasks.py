@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from widen.batches.excluded_fields import find_deletes
 from widen.batches.field_columns import build_columns
-from widen.batches.record_stages import RecordStages, note_declared
+from widen.batches.record_stages import RecordStages, find_row_fields, note_declared
 from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import find_excess_keys
@@ -374,7 +374,10 @@ class _TextTask:
         self._positions = RecordPositions()
         self._stages, self._schema_parts = RecordStages(spec.policy, spec.max_record_bytes), 0
         envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
-        self._envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan)
+        known = find_row_fields(spec.schema)
+        self._envelopes = (
+            None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan, row_fields=known)
+        )
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False
         self._next_plan_rows = 0

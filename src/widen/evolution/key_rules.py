@@ -555,6 +555,9 @@ def explain_no_order(paths: Sequence[Path]) -> str:
 def explain_no_position(schema: StructType) -> str:
     """Return why no event of a batch has a position, from the columns that it leads to."""
     types = [data_type for data_type, _ in find_places(schema, (PREFIX + "source",))]
+    for name, wanted in _POSITIONS_OF_STREAMS.items():
+        if find_places(schema, (name,)):
+            return f"No event has {wanted}, which says where in its log a change is."
     if not types:
         return "The events have no field source, which says where in its log a change is, and no ts_ms."
     fields = next((each for each in types if isinstance(each, StructType)), None)
@@ -566,6 +569,13 @@ def explain_no_position(schema: StructType) -> str:
     wanted = ", ".join(f"{each.parts[0][-1]} of {name}" for name, each in POSITIONS.items())
     return f"No event has the field of source that orders it ({wanted}, ts_ms of others): source {has}."
 
+
+_POSITIONS_OF_STREAMS = {
+    "_operationType": "a clusterTime",
+    "__$operation": "an __$start_lsn in hexadecimal digits or base64",
+    "_mod_type": "a commit_timestamp",
+}
+"""What orders the events of each change stream, by the field with their operation."""
 
 _NAME_ORDER = (
     "Name a field of the records that says which one is newer, such as the time of the event: sequence_by='_ts_ms' "

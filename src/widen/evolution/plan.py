@@ -18,7 +18,7 @@ import msgspec
 
 from widen.errors import too_many_keys
 from widen.evolution.policy import ANY_MAP, ANYWHERE, NAMES, Mode, Names, Policy, TextForm
-from widen.json.envelope import UNCHANGED
+from widen.json.envelope import UNCHANGED, UPDATE_DESCRIPTION
 from widen.json.field_rules import SIGN
 from widen.json.kinds import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
 from widen.json.observation import (
@@ -616,7 +616,7 @@ def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
     ):
         for source in sources:
             is_of_file = len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields
-            if source not in (ANYWHERE, (UNCHANGED,)) and not is_of_file:
+            if source not in (ANYWHERE, (UNCHANGED,), (UPDATE_DESCRIPTION,)) and not is_of_file:
                 yield option, source
 
 

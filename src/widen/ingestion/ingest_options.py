@@ -337,16 +337,16 @@ class PolicyOptions(FieldOptions, total=False):
         "--config.",
         setting="mongodb, dynamodb, firestore, connect, or a table with values and root")]
     envelope: Annotated[str | Mapping[str, Any] | None, Option(
-        "The shape of documents that describe the change of a row: ``debezium``, ``maxwell``, ``canal``, ``dms`` or "
-        "``datastream``. The records are then the rows, with the operation and the rest of the document in fields such "
-        "as ``_op``. Or a mapping with the names ``after`` and ``before`` of the rows, the path ``op`` of the "
+        "The shape of documents that describe the change of a row: ``debezium``, ``maxwell``, ``canal``, ``dms``, "
+        "``datastream``, ``mongodb``, ``sqlserver-cdc`` or ``spanner``. The records are then the "
+        "rows, with the operation and the rest of the document in fields such as ``_op``. Or a mapping with the names ``after`` and ``before`` of the rows, the path ``op`` of the "
         "operation, and which operations are ``deletes``. With ``key``, deletions delete, and the log position of "
-        "Debezium tells what is newer.",
+        "the event tells what is newer, where it has one.",
         metavar="NAME",
-        help="The shape of the envelopes around the records: debezium, maxwell, canal, dms or datastream. For others, "
-        "see --config.",
-        setting="debezium, maxwell, canal, dms, datastream, or a table with after, before, op, payload, upserts, "
-        "deletes, truncates, ignores and unavailable")]
+        help="The shape of the envelopes around the records: debezium, maxwell, canal, dms, datastream, mongodb, "
+        "sqlserver-cdc or spanner. For others, see --config.",
+        setting="debezium, maxwell, canal, dms, datastream, mongodb, sqlserver-cdc, spanner, or a table with after, "
+        "before, op, payload, upserts, deletes, truncates, ignores and unavailable")]
 
 
 class KeyOptions(TypedDict, total=False):

@@ -25,6 +25,7 @@ from widen.evolution.policy import (
     Numbers,
     Policy,
     Samples,
+    TextForm,
     parse_mode,
     parse_names,
     parse_pin,
@@ -35,7 +36,15 @@ from widen.ingestion.ingest_options import KeyOptions, PolicyOptions, TableOptio
 from widen.ingestion.toml_files import read_toml
 from widen.json.dialect import DIALECTS, Dialect, build_dialect
 from widen.json.document import corrupt_words
-from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, Envelope, Operation
+from widen.json.envelope import (
+    ENVELOPES,
+    POSITION,
+    UNCHANGED,
+    UPDATE_DESCRIPTION,
+    Envelope,
+    EventForm,
+    Operation,
+)
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.json.record_path import ALL, RecordPath, parse_record_path
 from widen.json.time_spellings import TimeSpelling, parse_zone
@@ -106,9 +115,11 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
         policy = replace(policy, dialect=DIALECTS["connect"])
     if policy.dialect is not None and not any("allow_nan" in each.values for each in sources):
         policy = replace(policy, allows_nan=True)  # a dialect has words for NaN and Infinity
-    if policy.envelope is not None and policy.envelope.unavailable and policy.mode in (Mode.FREEZE, Mode.FAIL):
+    if policy.envelope is not None and policy.envelope.has_unchanged and policy.mode in (Mode.FREEZE, Mode.FAIL):
         # What a row keeps must not depend on whether the mode allows columns.
         policy = replace(policy, pins={(UNCHANGED,): Mode.WIDEN, **policy.pins})
+    if policy.envelope is not None and policy.envelope.form is EventForm.MONGODB:
+        policy = replace(policy, pins={(UPDATE_DESCRIPTION,): TextForm.JSON, **policy.pins})
     return policy
 
 
@@ -562,7 +573,7 @@ def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     if policy.envelope is not None:
         given = {**_rules_of(policy.envelope), **given}
     rules = parse_key_rules(given["key"], *map(given.get, _KEY_OPTIONS[1:]))
-    has_unchanged = policy.envelope is not None and bool(policy.envelope.unavailable)
+    has_unchanged = policy.envelope is not None and policy.envelope.has_unchanged
     rules = replace(rules, has_unchanged=has_unchanged)
     ensure_keys_loaded(rules, policy)
     masked = set(map(fold_path, policy.masked))

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from enum import Enum
 from hashlib import md5
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -23,7 +24,17 @@ from uuid import UUID
 import msgspec
 
 from widen.errors import SourceError
-from widen.json.document import BOM, InvalidJson, document_to_json, parse_document, split_text
+from widen.json.change_streams import (
+    EventRow,
+    NotAChangeError,
+    decode_fields,
+    decode_items,
+    read_mongodb,
+    read_spanner,
+    read_sqlserver,
+    split_spanner,
+)
+from widen.json.document import BOM, InvalidJson, parse_document, split_text
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""
@@ -34,6 +45,9 @@ POSITION = "_position"
 UNCHANGED = "_unchanged"
 """The field with the names of the fields whose values the source does not send, because the change left them as they
 were."""
+
+UPDATE_DESCRIPTION = "_updateDescription"
+"""The field with what an event of MongoDB has changed. Its names are paths, so it is kept as text."""
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """Debezium sends this instead of such a value, unless its connector is given another placeholder."""
@@ -88,6 +102,31 @@ SNAPSHOT = "(snapshot)"
 Operation: TypeAlias = str | int
 
 
+class EventForm(Enum):
+    """Where an event has its rows."""
+
+    STATES = "states"
+    """In fields with the row before and after the change."""
+    MONGODB = "mongodb"
+    """A document, or the fields of one that an update has changed."""
+    SQLSERVER = "sqlserver"
+    """The event is the row, with some fields that describe the change."""
+    SPANNER = "spanner"
+    """In a list of changes, each with a key and values."""
+
+
+CHANGED_ONLY = frozenset({EventForm.MONGODB, EventForm.SPANNER})
+"""The forms whose updates may have the changed fields only."""
+
+UNSAID: Mapping[EventForm, frozenset[str]] = MappingProxyType(
+    {
+        EventForm.MONGODB: frozenset({"fullDocument", "documentKey"}),
+        EventForm.SPANNER: frozenset({"mods", "column_types"}),
+    }
+)
+"""The fields of events that records do not have, since their rows come from them."""
+
+
 @dataclass(frozen=True, slots=True)
 class EventShape:
     """The fields of a kind of event: those that it has, and those that it may have besides."""
@@ -114,6 +153,8 @@ class Envelope:
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
         unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.
         has_schemas: Whether documents may have a schema part; see `widen.json.connect`.
+        form: Where an event has its rows; all but states ignore the paths to them.
+        fields: The fields of events, for the forms whose updates may have the changed fields only.
     """
 
     name: str
@@ -129,11 +170,18 @@ class Envelope:
     has_position: bool = False
     unavailable: tuple[str, ...] = ()
     has_schemas: bool = False
+    form: EventForm = EventForm.STATES
+    fields: frozenset[str] = frozenset()
+
+    @property
+    def has_unchanged(self) -> bool:
+        """Whether records may name the fields that a change has left as they were."""
+        return bool(self.unavailable) or self.form in CHANGED_ONLY
 
     @property
     def op_column(self) -> tuple[str, ...]:
         """The path to the operation in the records."""
-        return (PREFIX + self.op[0], *self.op[1:])
+        return self.op if self.form is EventForm.SQLSERVER else (PREFIX + self.op[0], *self.op[1:])
 
     @property
     def has_integers(self) -> bool:
@@ -203,8 +251,44 @@ DATASTREAM = Envelope(
     deletes=frozenset({"DELETE", "UPDATE-DELETE"}),
 )
 
+MONGODB = Envelope(
+    "mongodb",
+    op=("operationType",),
+    upserts=frozenset({"insert", "replace", "update"}),
+    deletes=frozenset({"delete"}),
+    truncates=frozenset({"drop", "dropDatabase"}),
+    ignores=frozenset({"rename", "invalidate", "create", "modify", "createIndexes", "dropIndexes"})
+    | {"shardCollection", "reshardCollection", "refineCollectionShardKey"},
+    has_position=True,
+    form=EventForm.MONGODB,
+    fields=frozenset({"_id", "operationType", "clusterTime", "wallTime", "ns", "nsType", "to", "documentKey"})
+    | {"fullDocument", "fullDocumentBeforeChange", "updateDescription", "lsid", "txnNumber", "collectionUUID"},
+)
+
+SQLSERVER = Envelope(
+    "sqlserver-cdc",
+    op=("__$operation",),
+    upserts=frozenset({2, 4, 5}),
+    deletes=frozenset({1}),
+    ignores=frozenset({3}),
+    has_position=True,
+    form=EventForm.SQLSERVER,
+)
+
+SPANNER = Envelope(
+    "spanner",
+    op=("mod_type",),
+    upserts=frozenset({"INSERT", "UPDATE"}),
+    deletes=frozenset({"DELETE"}),
+    has_position=True,
+    form=EventForm.SPANNER,
+    fields=frozenset({"commit_timestamp", "record_sequence", "server_transaction_id", "table_name", "mod_type"})
+    | {"is_last_record_in_transaction_in_partition", "value_capture_type", "transaction_tag", "partition_token"}
+    | {"number_of_records_in_transaction", "number_of_partitions_in_transaction", "is_system_transaction"},
+)
+
 ENVELOPES: Mapping[str, Envelope] = MappingProxyType(
-    {each.name: each for each in (DEBEZIUM, MAXWELL, CANAL, DMS, DATASTREAM)}
+    {each.name: each for each in (DEBEZIUM, MAXWELL, CANAL, DMS, DATASTREAM, MONGODB, SQLSERVER, SPANNER)}
 )
 """The shapes that a caller can name."""
 
@@ -234,10 +318,16 @@ def unavailable_values(placeholder: str) -> list[Any]:
 
 
 class EnvelopeReader:
-    """Returns the records in envelopes."""
+    """Returns the records in envelopes.
 
-    def __init__(self, envelope: Envelope, *, allows_nan: bool = False) -> None:
+    Args:
+        row_fields: The fields of rows that the table knows: an event with the changed fields only leaves the others.
+    """
+
+    def __init__(self, envelope: Envelope, *, allows_nan: bool = False, row_fields: Iterable[str] = ()) -> None:
         self._envelope, self._allows_nan = envelope, allows_nan
+        said = {PREFIX + name for name in envelope.fields} | {POSITION, UNCHANGED}
+        self._row_fields = [name for name in row_fields if name not in said]
         self._op_type = int if envelope.has_integers else str
         self.unavailable = Counter[str]()
         """How many values of each field the source did not send."""
@@ -260,7 +350,7 @@ class EnvelopeReader:
         if not text or text == b"null":
             return
         try:
-            fields = _decode(text, allows_nan=self._allows_nan)
+            fields = decode_fields(text, allows_nan=self._allows_nan)
             if reason := _find_fault(text, allows_nan=self._allows_nan):
                 yield text, f"not JSON: {reason}"
                 return
@@ -269,6 +359,8 @@ class EnvelopeReader:
         except _NotAnEnvelopeError as error:
             if error.reason:
                 yield text, error.reason
+        except NotAChangeError as error:
+            yield text, error.reason
         except msgspec.DecodeError as error:
             is_json = isinstance(error, msgspec.ValidationError)
             parts = split_text(text, allows_nan=self._allows_nan)
@@ -282,6 +374,12 @@ class EnvelopeReader:
                 yield from self.read(part)
 
     def _records(self, fields: dict[str, msgspec.Raw]) -> list[bytes]:
+        """Return the record of each row in a document."""
+        if self._envelope.form is EventForm.SPANNER:
+            return [record for event in split_spanner(fields) for record in self._event_records(event)]
+        return self._event_records(fields)
+
+    def _event_records(self, fields: dict[str, msgspec.Raw]) -> list[bytes]:
         """Return the record of each row of an event."""
         envelope = self._envelope
         for name in envelope.payload:
@@ -300,8 +398,10 @@ class EnvelopeReader:
         is_delete = op in envelope.deletes
         if not is_delete and envelope.upserts and op not in envelope.upserts:
             raise _NotAnEnvelopeError(f"operation {op} does not change a row")
+        if envelope.form is not EventForm.STATES:
+            return [self._change_record(change, fields) for change in _read_changes(envelope.form, fields, op)]
         name = envelope.before if is_delete else envelope.after
-        rows = _to_list(fields.get(name, msgspec.Raw(b"null")))
+        rows = decode_items(fields.get(name, msgspec.Raw(b"null")))
         if not rows:
             raise _NotAnEnvelopeError(f"operation {op} needs a row in {name}, which is empty")
         texts = [_to_row(each, name, op, allows_nan=self._allows_nan) for each in rows]
@@ -323,11 +423,29 @@ class EnvelopeReader:
         begin = row[:-1].rstrip()
         return begin + (b"," if begin != b"{" and more else b"") + more + b"}"
 
+    def _change_record(self, change: EventRow, event: Mapping[str, msgspec.Raw]) -> bytes:
+        form = self._envelope.form
+        added: dict[str, bytes] = {}
+        if form is not EventForm.SQLSERVER:
+            names = {key: f"{PREFIX}{key}" for key in event if key not in UNSAID[form]}
+            added = {name: bytes(event[key]) for key, name in names.items()}
+            added = {name: value for name, value in added.items() if value != b"null"}
+        if change.removed is not None:
+            unchanged = [name for name in self._row_fields if name not in change.row and name not in change.removed]
+            added |= {UNCHANGED: msgspec.json.encode(unchanged)} if unchanged else {}
+        if change.position is not None:
+            added[POSITION] = msgspec.json.encode(change.position)
+        both = sorted(added.keys() & change.row.keys())
+        if both:
+            raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
+        whole = {**{name: bytes(raw) for name, raw in change.row.items()}, **added}
+        return b"{" + b",".join(msgspec.json.encode(name) + b":" + value for name, value in whole.items()) + b"}"
+
     def _without_unavailable(self, row: bytes) -> tuple[bytes, list[str]]:
         """Return a row without the fields whose value the source does not send, and their names."""
         if self._may_be_unavailable is None or not self._may_be_unavailable(row):
             return row, []
-        fields = _decode(row)
+        fields = decode_fields(row)
         unchanged = [name for name, raw in fields.items() if _compact(raw) in self._unavailable]
         if not unchanged:
             return row, []
@@ -345,30 +463,19 @@ class EnvelopeReader:
         return op
 
 
-def _decode(text: bytes | msgspec.Raw, *, allows_nan: bool = True) -> dict[str, msgspec.Raw]:
-    """Return the fields of an object.
-
-    Args:
-        allows_nan: Whether they may have NaN, which the fast decoder does not know; a part of a decoded text may have
-            anything that the text may have.
-
-    Raises:
-        msgspec.DecodeError: the text is not an object.
-    """
-    try:
-        return _FIELDS.decode(text)
-    except msgspec.DecodeError:
-        document = parse_document(bytes(text), allows_nan=True) if allows_nan else None
-        if not isinstance(document, dict):
-            raise
-    return {key: msgspec.Raw(document_to_json(value).encode()) for key, value in document.items()}
-
-
-_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TRUNCATE = (
     "Widen does not truncate a table. Delete the rows with Table.delete or `widen sql`, take the event out of "
     "the source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."
 )
+
+
+def _read_changes(form: EventForm, event: dict[str, msgspec.Raw], op: Operation) -> Iterable[EventRow]:
+    match form:
+        case EventForm.MONGODB:
+            return [read_mongodb(event, op)]
+        case EventForm.SQLSERVER:
+            return [read_sqlserver(event, op)]
+    return read_spanner(event, op)
 
 
 class _NotAnEnvelopeError(Exception):
@@ -403,7 +510,7 @@ def _is_one_of(names: Set[str], shapes: Iterable[EventShape]) -> bool:
 
 def _to_fields(raw: msgspec.Raw | None, name: str) -> dict[str, msgspec.Raw]:
     try:
-        return _decode(raw or b"null")
+        return decode_fields(raw or b"null")
     except msgspec.ValidationError:
         raise _NotAnEnvelopeError(f"not an envelope: {name} is not an object") from None
 
@@ -420,26 +527,13 @@ def _compact(raw: msgspec.Raw) -> bytes:
 _MAX_UNAVAILABLE = 4_096
 
 
-def _to_list(raw: msgspec.Raw) -> list[msgspec.Raw]:
-    """Return the items of a list, or another value alone."""
-    text = bytes(raw)
-    if text[:1] != b"[":
-        return [raw]
-    try:
-        return msgspec.json.decode(text, type=list[msgspec.Raw])
-    except msgspec.DecodeError:  # it has NaN
-        document = parse_document(b'{"items":' + text + b"}", allows_nan=True)
-        items = document["items"] if isinstance(document, dict) else []
-        return [msgspec.Raw(document_to_json(item).encode()) for item in items]
-
-
 def _to_row(raw: msgspec.Raw, name: str, op: Operation, *, allows_nan: bool) -> bytes:
     """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
     row = bytes(raw)
     if row[:1] == b'"':
         row = msgspec.json.decode(row, type=str).strip().encode()
         try:
-            reason = _decode(row, allows_nan=allows_nan) and _find_fault(row, allows_nan=allows_nan)
+            reason = decode_fields(row, allows_nan=allows_nan) and _find_fault(row, allows_nan=allows_nan)
         except msgspec.DecodeError:
             raise _NotAnEnvelopeError(f"{name} is a string, but not one of an object") from None
         if reason:
@@ -451,7 +545,7 @@ def _to_row(raw: msgspec.Raw, name: str, op: Operation, *, allows_nan: bool) -> 
 
 def _ensure_distinct(row: bytes, added: Mapping[str, bytes]) -> None:
     if any(name.encode() in row for name in added):
-        both = sorted(added.keys() & _decode(row).keys())
+        both = sorted(added.keys() & decode_fields(row).keys())
         if both:
             raise _NotAnEnvelopeError(f"the row has a field {both[0]}, which is the name of a field of the envelope")
 
@@ -462,7 +556,7 @@ def read_position(fields: Mapping[str, msgspec.Raw], op: Operation) -> str | Non
     A row of a snapshot without a position gets one that is before all changes.
     """
     source, event = bytes(fields.get("source", b"")), _Scalars(fields)
-    origin = _Scalars(_decode(source) if source[:1] == b"{" else {})
+    origin = _Scalars(decode_fields(source) if source[:1] == b"{" else {})
     connector = origin["connector"]
     known = POSITIONS.get(connector, OTHER_POSITION)
     is_snapshot = op == "r" or origin["snapshot"] not in ("", "false")

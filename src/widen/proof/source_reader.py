@@ -7,43 +7,29 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import md5
 from itertools import count
 from math import copysign
 from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
-from uuid import UUID
 
 from widen.evolution.policy import Policy
-from widen.json.envelope import (
-    OTHER_POSITION,
-    POSITION,
-    POSITIONS,
-    PREFIX,
-    SNAPSHOT,
-    SORTED_TEXTS,
-    UNCHANGED,
-    Envelope,
-)
+from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.conditions import ExcludedCondition
 from widen.proof.connect_json import typed_json_of
 from widen.proof.csv_reader import CsvForm
+from widen.proof.envelope_reader import fields_of_columns, is_row_of, read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
 from widen.proof.json_reader import (
     MAX_DEPTH,
     MAX_LEVELS,
     Json,
-    NumberToken,
-    Scan,
     read_records,
     read_whole_records,
     reject_duplicate_keys,
-    scan_for,
     split_into_parts,
     split_into_records,
     split_lines,
@@ -84,6 +70,7 @@ class SourceReader:
     def __init__(self, schema: StructType, policy: Policy) -> None:
         self._expectation, self._redactor = ExpectedRecord(schema, policy), CorruptTextRedactor(policy)
         self._envelope, self._allows_nan = policy.envelope, policy.allows_nan
+        self._columns = [] if policy.envelope is None else fields_of_columns(schema)
         self._has_documents, self._typed = (
             policy.record_path is not None,
             typed_json_of(policy.dialect),
@@ -114,7 +101,7 @@ class SourceReader:
             yield from self.read_exactly(text, file_values)
 
     def _read_envelopes(self, text: bytes, envelope: Envelope, file_values: FileValues) -> Iterator[ExpectedRow]:
-        for row in read_envelopes(text, envelope, allows_nan=self._allows_nan):
+        for row in read_envelopes(text, envelope, allows_nan=self._allows_nan, columns=self._columns):
             if isinstance(row, bytes):
                 yield from self.read_refused(row, file_values)
             else:
@@ -600,160 +587,3 @@ def _hive(text: str) -> str:
     # A name that is not UTF-8 stays as it is.
     decoded = unquote(text)
     return text if "\ufffd" in decoded and "\ufffd" not in text else decoded
-
-
-def read_envelopes(text: bytes, envelope: Envelope, *, allows_nan: bool = False) -> Iterator[dict[str, Json] | bytes]:
-    """Yield the row of each envelope in a text; a text that is not an envelope as it is, a tombstone not at all."""
-    text = text.removeprefix(b"\xef\xbb\xbf").strip()
-    if not text or text == b"null":
-        return
-    documents = read_records(text, allows_nan=allows_nan) if text[:1] == b"{" else None
-    if documents is not None:
-        rows = _rows_of(documents[0], envelope, scan_for(allows_nan=allows_nan))
-        yield from [text] if rows is None else rows
-        return
-    parts = split_into_records(text, allows_nan=allows_nan)
-    for part in parts if parts != [text] else ():
-        yield from read_envelopes(part, envelope, allows_nan=allows_nan)
-    if parts == [text]:
-        yield text
-
-
-def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:
-    """Return whether a record is the row of an envelope, which has its operation, and not a document without one."""
-    return _operation(_at(record, envelope.op_column), envelope) is not None
-
-
-def _operation(value: Json, envelope: Envelope) -> str | int | None:
-    """Return an operation; None for a value that is not an operation."""
-    if envelope.has_integers:
-        return int(value) if isinstance(value, NumberToken) and re.fullmatch("-?[0-9]{1,18}", value) else None
-    return value if type(value) is str else None
-
-
-def _rows_of(document: Mapping[str, Json], envelope: Envelope, scan: Scan) -> list[dict[str, Json]] | None:
-    """Return the rows of an event; none for one that has no row, and None for a document that is not an envelope."""
-    event: Json = document
-    for step in envelope.payload:
-        if step in event:
-            event = event[step]
-            if event is None:
-                return []
-            if not isinstance(event, dict):
-                return None
-    for shape in envelope.without_op:
-        if shape.required.issubset(event) and not {*event} - shape.required - shape.optional:
-            return []
-    op = _operation(_at(event, envelope.op), envelope)
-    if op in envelope.ignores:
-        return []
-    if op is None or (op not in envelope.deletes and envelope.upserts and op not in envelope.upserts):
-        return None
-    states = event.get(envelope.before if op in envelope.deletes else envelope.after)
-    rows = [_row_of(state, event, op, envelope, scan) for state in (states if isinstance(states, list) else [states])]
-    whole = [row for row in rows if row is not None]
-    return whole if whole and len(whole) == len(rows) else None
-
-
-def _row_of(
-    state: Json, event: Mapping[str, Json], op: str | int, envelope: Envelope, scan: Scan
-) -> dict[str, Json] | None:
-    if type(state) is str:
-        try:
-            state = scan(state)
-        except ValueError:
-            return None
-    if not isinstance(state, dict):
-        return None
-    left = [name for name, value in state.items() if any(_is_left_out(value, each) for each in envelope.unavailable)]
-    state = {name: value for name, value in state.items() if name not in left}
-    said = {PREFIX + name: value for name, value in event.items() if name not in (envelope.before, envelope.after)}
-    said = {name: value for name, value in said.items() if value is not None}
-    if envelope.has_position:
-        position = _position(event, op)
-        said |= {} if position is None else {POSITION: position}
-    said |= {UNCHANGED: left} if left else {}
-    return None if not said.keys().isdisjoint(state) else {**state, **said}
-
-
-def _is_left_out(value: Json, placeholder: str) -> bool:
-    """Return whether a value stands for one that the source left out: the placeholder, its bytes, or a list or map."""
-    octets = placeholder.encode()
-    if isinstance(value, dict):
-        return value == {placeholder: placeholder}
-    if isinstance(value, list):
-        if len(value) == 1 and type(value[0]) is str:
-            return _is_spelled(value[0], octets) or value[0] == str(
-                UUID(bytes=md5(octets, usedforsecurity=False).digest(), version=3)
-            )
-        return [*map(str, octets)] == value and all(type(each) is NumberToken for each in value)
-    if type(value) is not str:
-        return False
-    if value[:1] == "{":
-        pair = f'"{placeholder}":"{placeholder}"'
-        return value in ("{" + pair + "}", "{" + pair.replace('":"', '": "') + "}") or value == placeholder
-    return _is_spelled(value, octets)
-
-
-def _is_spelled(text: str, octets: bytes) -> bool:
-    if text.encode("utf-8", "surrogatepass") == octets:
-        return True
-    if text in (octets.hex(), octets.hex().upper()):
-        return True
-    plain = text.replace("-", "+").replace("_", "/") if not {"+", "/"} & {*text} else text
-    try:
-        return b64decode(plain, validate=True) == octets and b64encode(octets).decode() == plain
-    except ValueError:
-        return False
-
-
-def _at(value: Json, path: Sequence[str]) -> Json:
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def _position(event: Mapping[str, Json], op: str | int) -> str | None:
-    found = event.get("source")
-    source: Mapping[str, Json] = found if isinstance(found, dict) else {}
-    database = _word(source, "connector")
-    wanted = POSITIONS.get(database, OTHER_POSITION)
-    is_read = op == "r" or _word(source, "snapshot") not in {"", "false"}
-    names = wanted.parts[: wanted.of_snapshot if is_read else None]
-    if _part(source, names[0]):
-        return ":".join(_part(source, each) for each in names)
-    if is_read:
-        return f"{SNAPSHOT}:{moment:020d}" if (moment := _moment(source) or _moment(event)) else SNAPSHOT
-    if database in POSITIONS or not _part(event, names[0]):
-        return None
-    return ":".join(_part(event, each) for each in names)
-
-
-def _part(values: Mapping[str, Json], names: Sequence[str]) -> str:
-    texts = {name: _word(values, name) for name in names}
-    if "sequence[0]" in names:
-        head, _, rest = _word(values, "sequence").partition("[")
-        item, *more = (piece.strip(" ") for piece in re.split(r"[,\]]", rest))
-        is_text = not head and more and len(item) > 1 and item[0] == item[-1] == '"'
-        texts["sequence[0]"] = item[1:-1] if is_text else ""
-    chosen = [name for name in names if len(names) == 1 or re.fullmatch("[0-9]+", texts[name])]
-    if not chosen:
-        return ""
-    text, name = texts[chosen[0]], chosen[0]
-    stem = text.rstrip("0123456789")
-    return text if name in SORTED_TEXTS or stem == text else stem + text[len(stem) :].rjust(20, "0")
-
-
-def _word(values: Mapping[str, Json], name: str) -> str:
-    """Return the text of a string, an integer or a boolean; empty for all other values."""
-    value = values.get(name)
-    if isinstance(value, NumberToken):
-        return value if value.removeprefix("-").isdigit() else ""
-    return str(value).lower() if isinstance(value, bool) else value if type(value) is str else ""
-
-
-def _moment(values: Mapping[str, Json]) -> int:
-    """Return when an event happened by its own account, in nanoseconds since 1970; 0 if it does not say."""
-    units = {"ts_ns": 1, "ts_us": 1_000, "ts_ms": 1_000_000}
-    numbers = ((_word(values, name), factor) for name, factor in units.items())
-    return next((int(text) * factor for text, factor in numbers if re.fullmatch("(?=0*[1-9])[0-9]{1,20}", text)), 0)

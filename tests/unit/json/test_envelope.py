@@ -15,7 +15,7 @@ import pytest
 from support.debezium import MONGODB, MYSQL, POSTGRES, TOMBSTONES, truncation
 from widen.errors import SourceError
 from widen.json.envelope import DEBEZIUM, ENVELOPES, POSITIONS, Envelope, EnvelopeReader
-from widen.proof.source_reader import read_envelopes
+from widen.proof.envelope_reader import read_envelopes
 
 
 def rows(text: str | bytes, envelope: Envelope = DEBEZIUM) -> list[tuple[Any, str]]:

@@ -339,7 +339,8 @@ class PolicyOptions(FieldOptions, total=False):
     envelope: Annotated[str | Mapping[str, Any] | None, Option(
         "The shape of documents that describe the change of a row: ``debezium``, ``maxwell``, ``canal``, ``dms``, "
         "``datastream``, ``mongodb``, ``sqlserver-cdc`` or ``spanner``. The records are then the "
-        "rows, with the operation and the rest of the document in fields such as ``_op``. Or a mapping with the names ``after`` and ``before`` of the rows, the path ``op`` of the "
+        "rows, with the operation and the rest of the document in fields such as ``_op``. Or a mapping with the names "
+        "``after`` and ``before`` of the rows, the path ``op`` of the "
         "operation, and which operations are ``deletes``. With ``key``, deletions delete, and the log position of "
         "the event tells what is newer, where it has one.",
         metavar="NAME",

@@ -239,13 +239,10 @@ class ChangeStreamReader:
             return None
         if self._envelope.form is EventForm.SQLSERVER:
             return self._named([(dict(event), _change_position(event, op), None)], {})
-        said = {PREFIX + name: value for name, value in event.items() if name not in UNSAID[self._envelope.form]}
+        left = UNSAID[self._envelope.form]
+        said = {PREFIX + name: value for name, value in event.items() if name not in left and value is not None}
         rows = self._document(event, op) if self._envelope.form is EventForm.MONGODB else self._mods(event, op)
-        return (
-            None
-            if rows is None
-            else self._named(rows, {name: value for name, value in said.items() if value is not None})
-        )
+        return None if rows is None else self._named(rows, said)
 
     def _named(self, rows: list[_Change], said: dict[str, Json]) -> list[dict[str, Json]] | None:
         named = []

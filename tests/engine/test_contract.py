@@ -48,3 +48,23 @@ def test_breaches_have_their_places(spark: SparkSession, tmp_path: Path) -> None
     assert told["contract"]["breaches"] == 203
     assert told["operations"]
     assert run("plan", str(good)).exit_code == 1
+
+
+def test_records_below_a_path_in_a_dialect_and_in_envelopes(tmp_path: Path) -> None:
+    contract = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    rows = [{"id": {"$numberLong": "1"}}, {"id": {"$numberLong": "x"}}, {"id": {"$numberLong": "2"}}]
+    (tmp_path / "a.json").write_text(json.dumps({"rows": rows}))
+    report = check_contract(tmp_path / "a.json", contract, records="rows[*]", dialect="mongodb", engine="local")
+    assert (report.records, report.counts) == (3, [("id", "is an object, not an integer", 1)])
+    assert [line for _, line, *_ in report.listed] == [2]
+    (tmp_path / "b.json").write_text(
+        '{"type":"insert","data":{"id":1}}\n{"type":"delete","data":{"id":"x"}}\n{"type":"odd"}\n{"type":"table-drop"}\n'
+    )
+    report = check_contract(tmp_path / "b.json", contract, envelope="maxwell", engine="local")
+    assert (report.records, sorted(report.counts)) == (
+        3,
+        [
+            ("id", "is a string, not an integer", 1),
+            ("the record", "is not a record: operation odd does not change a row", 1),
+        ],
+    )

@@ -127,11 +127,11 @@ class CheckedBatch:
         """Return the records that violate a rule; see `Batch`."""
         return self._checked(lambda: self._split.typed.find_broken(attempt, writer, by_rules=by_rules))
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        report = self._checked(lambda: self._split.typed.check_contract(contract))
+        report = self._checked(lambda: self._split.typed.check_contract(contract, policy))
         corrupt = self._split.corrupt
-        return report if corrupt is None else report.merged(corrupt.check_contract(contract))
+        return report if corrupt is None else report.merged(corrupt.check_contract(contract, policy))
 
     def prepare_proof(self) -> None:
         """Get ready for the proof; see `Batch`."""

@@ -168,7 +168,7 @@ class TypedBatch:
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
         """Return None: the types of the source decide the columns, regardless of the records."""
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         report = ContractReport()
         for part in self._prepare_parts(None, Policy()):

@@ -291,7 +291,7 @@ class ParquetBatch:
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
         """Return None: the types of the source decide the columns, regardless of the records."""
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
         if is_local(self.spark):
             try:
@@ -301,7 +301,7 @@ class ParquetBatch:
                 require_spark(self.spark, str(error))
             except EngineUnsuitable as error:
                 require_spark(self.spark, str(error.fields["reason"]))
-        return self._on_spark.check_contract(contract)
+        return self._on_spark.check_contract(contract, policy)
 
     def _check_part(self, part: ColumnPart, contract: object) -> ContractReport:
         record_texts(part.schema, to_arrow_schema(part.schema).empty_table())

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.batches.excluded_fields import no_deletes_by
+from widen.batches.record_stages import RecordStages
 from widen.batches.text_tasks import (
     MISSING_FIELDS,
     NOTE,
@@ -33,8 +34,8 @@ from widen.batches.text_tasks import (
     collect_notes,
     merge_notes,
     notes_aggregate,
+    read_record_groups,
     read_refused_records,
-    read_text_groups,
     split_notes,
     with_rule_violations,
 )
@@ -45,6 +46,7 @@ from widen.files.data_writer import Sink
 from widen.frames.table_writers import TableRows, TableWriter, WrittenFile
 from widen.json.contract import Breach, find_breaches
 from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, not_a_record, parse_document
+from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
@@ -52,6 +54,7 @@ from widen.model.types import StructType, is_same_name
 from widen.proof.source_reader import FileTasks, FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
 from widen.schema.source_metadata import source_key
+from widen.sources.csv_dialect import FieldGroup
 from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts, is_small, to_frame
 from widen.sources.listing import SourceFile, unusable_source
 from widen.spark.engine import LocalFrame, Rows, Session, is_local, require_spark
@@ -140,11 +143,11 @@ class Batch(Interface):
             None if the table has no such rules, or if the types of the source decide what columns there are.
         """
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract.
 
         Args:
-            allows_nan: Whether NaN is a number in JSON.
+            policy: How documents hold records.
 
         Raises:
             CorruptFile: a file cannot be read.
@@ -302,9 +305,9 @@ class TextBatch:
                 if is_zstd:
                     texts.limit(1).toArrow()
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        return check_texts(self.texts, contract, allows_nan=allows_nan)
+        return check_texts(self.texts, contract, policy)
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
@@ -441,15 +444,16 @@ class ContractReport(msgspec.Struct, frozen=True):
         }
 
 
-def check_texts(texts: RawTexts, contract: object, *, allows_nan: bool = False) -> ContractReport:
+def check_texts(texts: RawTexts, contract: object, policy: Policy) -> ContractReport:
     """Hold a raw batch against a contract.
 
     Args:
         texts: A raw batch; see `widen.sources.json_frames`.
         contract: The contract; see `widen.json.contract.ensure_contract`.
-        allows_nan: Whether NaN is a number.
+        policy: How documents hold records.
     """
-    return _collect(texts, partial(_check_batches, partial(_breaches_of_text, contract, allows_nan=allows_nan)))
+    find = partial(_breaches_of_text, contract, allows_nan=policy.allows_nan)
+    return _collect(texts, partial(_check_batches, find, policy))
 
 
 def check_contract_rows(rows: Rows, contract: object) -> ContractReport:
@@ -468,12 +472,39 @@ def _collect(frame: RawTexts | Rows, task: Any) -> ContractReport:
     return reduce(ContractReport.merged, reports, ContractReport())
 
 
-def _check_batches(find: _FindBreaches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    positions, report = RecordPositions(), ContractReport()
-    for group in read_text_groups(batches):
-        for texts, places in positions.texts(group):
-            report = report.merged(_check(find, texts, places, group.reasons))
+def _check_batches(find: _FindBreaches, policy: Policy, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    report = ContractReport()
+    for texts, places, reasons in _staged_records(batches, policy):
+        report = report.merged(_check(find, texts, places, reasons))
     yield _to_note(report)
+
+
+def _staged_records(
+    batches: Iterable[pa.RecordBatch], policy: Policy
+) -> Iterator[tuple[list[bytes], list[RecordPosition], Sequence[str] | None]]:
+    """Yield the texts of records with their places, and texts that are not records with their reasons."""
+    positions, stages = RecordPositions(), RecordStages(policy, policy.max_record_bytes)
+    envelope = policy.envelope
+    envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=policy.allows_nan)
+    for group in read_record_groups(batches, policy.max_record_bytes, policy.record_path):
+        for part in group.to_text_groups() if isinstance(group, FieldGroup) else (group,):
+            for texts, places in positions.texts(part):
+                if part.reasons is not None:
+                    yield texts, places, part.reasons
+                    continue
+                (found, at), refused = stages.apply(part, texts, places)
+                if envelopes is not None:
+                    pairs = zip(found, at, strict=True)
+                    read = [(*each, place) for text, place in pairs for each in envelopes.read(text)]
+                    bad = [each for each in read if each[1]]
+                    reasons = [
+                        reason if reason.startswith("not ") else f"not a record: {reason}" for _, reason, _ in bad
+                    ]
+                    yield [text for text, *_ in bad], [place for *_, place in bad], reasons
+                    found = [text for text, reason, _ in read if not reason]
+                    at = [place for _, reason, place in read if not reason]
+                yield found, at, None
+                yield refused.texts, refused.positions, refused.reasons
 
 
 def _check_placed(find: _FindBreaches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -877,9 +877,3 @@ def _ensure_short(batch: pa.RecordBatch, limit: int, path: RecordPath | None) ->
             continue
         if not is_whole or any(len(each) > limit for each in split_records(text.as_py())):
             raise record_too_long(file, None if not is_whole else 0, limit, line=None if is_whole else number)
-
-
-def read_text_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[TextGroup]:
-    """Yield the records of a raw batch as JSON texts."""
-    for group in read_record_groups(batches):
-        yield from group.to_text_groups() if isinstance(group, FieldGroup) else (group,)

@@ -303,8 +303,8 @@ class FieldOptions(GrowthOptions, NanOptions, total=False):
         "equal.")]
 
 
-class PolicyOptions(FieldOptions, total=False):
-    """The policy of an ingestion."""
+class DocumentOptions(TypedDict, total=False):
+    """How documents hold records."""
 
     max_record_size: Annotated[int | str | None, Option(
         "The maximum size of a record, or of a line of text, after decompression: bytes, or a size such as "
@@ -348,6 +348,10 @@ class PolicyOptions(FieldOptions, total=False):
         "sqlserver-cdc or spanner. For others, see --config.",
         setting="debezium, maxwell, canal, dms, datastream, mongodb, sqlserver-cdc, spanner, or a table with after, "
         "before, op, payload, upserts, deletes, truncates, ignores and unavailable")]
+
+
+class PolicyOptions(FieldOptions, DocumentOptions, total=False):
+    """The policy of an ingestion."""
 
 
 class KeyOptions(TypedDict, total=False):
@@ -532,5 +536,7 @@ class ReplayOptions(BranchOptions, EngineOptions, FieldOptions, total=False):
     """The arguments of `replay`."""
 
 
-class ContractOptions(ReadOptions, NumberOptions, NanOptions, EngineOptions, MemoryOptions, total=False):
+class ContractOptions(
+    ReadOptions, NumberOptions, NanOptions, DocumentOptions, EngineOptions, MemoryOptions, total=False
+):
     """The arguments of `check_contract`."""

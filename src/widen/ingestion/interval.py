@@ -300,7 +300,7 @@ def check_contract(
         options["progress"]("looking at the source")
         batch = reader.open(session, staged)
         with unchanged_files(session, batch.files):
-            report = batch.check_contract(schema, allows_nan=policy.allows_nan)
+            report = batch.check_contract(schema, policy)
     return msgspec.structs.replace(report, unchecked=list(unchecked))
 
 

@@ -110,9 +110,9 @@ class HeldBatch:
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
         """Return None: the types of the source decide the columns, regardless of the records."""
 
-    def check_contract(self, contract: object, *, allows_nan: bool = False) -> ContractReport:
+    def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        return self.stage().check_contract(contract, allows_nan=allows_nan)
+        return self.stage().check_contract(contract, policy)
 
     def split_corrupt(self) -> tuple[TypedBatch | ParquetBatch, RawTexts]:
         """Return the batch without the records with a text that is not UTF-8, and these as a raw batch."""

@@ -297,3 +297,31 @@ def test_the_command_line_and_other_shapes_in_a_file(tmp_path: Path) -> None:
     ]
     done = run("ingest", source(tmp_path, "2", events), "--into", f"{table}2", "--config", str(config), "--verify")
     assert "1 inserted, 0 updated, 0 deleted, 2 late, 1 deletion of an unknown key" in done.stdout
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_the_schema_part_gives_columns_their_types(spark: SparkSession, tmp_path: Path, engine: str) -> None:
+    def event(key: int, lsn: int, literal: str, precision: int) -> dict[str, Any]:
+        kafka = "org.apache.kafka.connect.data.Decimal"
+        parameters = {"scale": "2", "connect.decimal.precision": str(precision)}
+        row = [
+            {"type": literal, "field": "id"},
+            {"type": "bytes", "name": kafka, "parameters": parameters, "field": "total"},
+            {"type": "int64", "name": "io.debezium.time.MicroTimestamp", "field": "at"},
+        ]
+        states = [{"type": "struct", "fields": row, "field": each} for each in ("before", "after")]
+        after = {"id": key, "total": "BNI=", "at": 1529507596945104}
+        said = {"before": None, "after": after, "source": {"connector": "postgresql", "lsn": lsn}, "op": "c"}
+        return {"schema": {"type": "struct", "fields": states}, "payload": said}
+
+    words: dict[str, Any] = {"envelope": "debezium", "key": ["id"], "verify": True, "engine": engine}
+    words["spark"] = spark if engine == "spark" else None
+    for number, types in enumerate((("int32", 10), ("int64", 12))):
+        loaded = widen.ingest(
+            source(tmp_path, str(number), [event(number, number + 1, *types)]), str(tmp_path / "t"), **words
+        )
+        assert loaded.verification is not None
+        assert loaded.verification.is_clean, loaded.verification
+    table = Table(str(tmp_path / "t")).to_arrow().select(["id", "total", "at"])
+    assert [str(field.type) for field in table.schema] == ["int64", "decimal128(12, 2)", "timestamp[us, tz=UTC]"]
+    assert {str(row["total"]) for row in table.to_pylist()} == {"12.34"}

@@ -181,3 +181,11 @@ def test_generated_sheets_are_exact(tmp_path: Path, seed: int) -> None:
             whole = datetime(cell.year, cell.month, cell.day) if type(cell) is date else cell
             assert cell is None or cell in values or whole in values, (name, cell, values)
             assert cell is not None or values == []
+
+
+def test_a_contract_is_checked_on_a_named_sheet(tmp_path: Path) -> None:
+    (tmp_path / "a.xlsx").write_bytes(workbook({"other": [["id"], ["x"]], "orders": [["id"], [1], [7]]}))
+    contract = {"type": "object", "properties": {"id": {"type": "integer", "maximum": 1}}}
+    words: dict[str, Any] = {"options": {"sheet": "orders"}, "engine": "local"}
+    report = widen.check_contract(tmp_path / "a.xlsx", contract, **words)
+    assert (report.records, report.counts) == (2, [("id", "is more than 1", 1)])

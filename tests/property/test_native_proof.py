@@ -123,8 +123,8 @@ LEAST_SHARES = {
     "rescued": 0.3,
     "included": 0.01,
 } | {
-    "spellings": 0.05,
-    "spellings, new": 0.02,
+    "spellings": 0.3,
+    "spellings, new": 0.1,
     "integral doubles": 0.0,
 }
 """The share of records that the native reader reads at least, where it is not half of them."""

@@ -21,6 +21,8 @@ from widen.json.kinds import parse_instant, parse_local_time
 from widen.json.time_spellings import TimeSpelling, read_time
 from widen.model.native_kernel import find_kernel
 from widen.model.types import TIMESTAMP, TIMESTAMP_NTZ, Field, StructType
+from widen.proof import record_digests
+from widen.proof.row_encoder import RecordLayout
 from widen.proof.rules import LocalTimeString, TimestampString, build_proof_rules
 from widen.proof.time_texts import read_time_text
 from widen.rows.native_decoder import DATE, LOCAL_TIME, ColumnPlan, FieldPlan, RecordPlan
@@ -165,3 +167,21 @@ def test_the_kernel_leaves_times_of_a_zone_to_python() -> None:
     plan = FieldPlan("t", [ColumnPlan("t", INSTANT | DATE)], has_instants=True, has_zone=True)
     decoder = find_kernel().Decoder(to_arrow_schema(StructType((Field("t", TIMESTAMP),))), RecordPlan([plan]))
     assert decoder.add([b'{"t":"2024-01-02T03:04:05"}', b'{"t":"2024-01-02T03:04:05Z"}']) == [0]
+
+
+@pytest.mark.skipif(find_kernel() is None, reason="the kernel is not installed; see docs/kernel.md")
+def test_the_native_proof_reads_what_the_proof_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = StructType((Field("t", TIMESTAMP), Field("n", TIMESTAMP_NTZ)))
+    given = [f'{{"t":"{text}","n":"{text}"}}'.encode() for text in texts(17)]
+    rule = {"date_fields": frozenset([("t",)]), "local_time_fields": frozenset([("n",)])}
+    policy = Policy(**rule, spelling=TimeSpelling(is_any=True))  # type: ignore[arg-type]
+
+    def digest() -> record_digests.DigestSum:
+        digester = record_digests.SourceDigester(schema, policy, RecordLayout())
+        digester.add_texts(given)
+        return digester.sum()
+
+    native = digest()
+    monkeypatch.setattr(record_digests, "find_native_readers", lambda: None)
+    assert digest() == native
+    assert native.converted > TEXTS * 0.3

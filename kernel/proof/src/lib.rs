@@ -11,6 +11,7 @@ mod plan;
 mod row_reader;
 mod scan;
 mod source_reader;
+mod spelled;
 mod time;
 
 #[cfg(feature = "python")]

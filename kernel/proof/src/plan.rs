@@ -63,8 +63,9 @@ pub struct FieldPlan {
     pub refuses_strings: bool,
     pub has_dates: bool,
     pub has_local_times: bool,
-    /// Whether times may be in other spellings, or without a zone.
-    pub has_spellings: bool,
+    /// Whether times may be in other spellings, and without a zone in one that Python knows.
+    pub spells_any: bool,
+    pub has_zone: bool,
 }
 
 /// The fields of a record.

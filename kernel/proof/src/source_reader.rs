@@ -9,7 +9,8 @@ use crate::csv::is_value;
 use crate::number::{Canonical, Token, MAX_DECIMAL_DIGITS};
 use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::{unescape, write_string, Cursor, Keys, MAX_LEVELS};
-use crate::time::{classify, may_be_time, trim_time, write_time, Temporal};
+use crate::spelled::read_spelled;
+use crate::time::{classify, trim_time, write_time, Temporal};
 use crate::{DigestSum, Fit, Refused};
 
 const MASK: &[u8] = b"***";
@@ -652,19 +653,40 @@ impl SourceReader {
     /// Write a string that may be a date or a timestamp.
     fn time(&mut self, text: &[u8], field: usize, dim: usize) -> Fit<bool> {
         let plan = &self.fields[field].plan;
-        let kind = match classify(text) {
+        let mut kind = match classify(text) {
+            // Python knows the zone.
+            Temporal::LocalTime if !plan.has_local_times && plan.has_dates && plan.has_zone => {
+                return Err(Refused)
+            }
             Temporal::LocalTime if !plan.has_local_times => Temporal::Text,
             Temporal::Timestamp if !plan.has_dates => Temporal::Text,
             kind => kind,
         };
-        if kind == Temporal::Text && plan.has_spellings && may_be_time(text) {
-            return Err(Refused);
+        let mut spelled = Vec::new();
+        if kind == Temporal::Text && plan.spells_any {
+            match read_spelled(text) {
+                Some((local, None)) if plan.has_local_times => {
+                    write_time(local, &mut spelled)?;
+                    kind = Temporal::LocalTime;
+                }
+                Some((_, None)) if plan.has_dates && plan.has_zone => return Err(Refused),
+                Some((local, Some(minutes))) if plan.has_dates => {
+                    write_time(local - minutes * 60_000_000, &mut spelled)?;
+                    kind = Temporal::Timestamp;
+                }
+                _ => {}
+            }
         }
         let columns = &self.fields[field].columns;
         let here = columns.iter().filter(|column| column.dim == dim);
         let mut form: Option<(Vec<u8>, bool)> = None;
         for column in here {
-            let instant = || [trim_time(text), b"Z"].concat();
+            let time = if spelled.is_empty() {
+                trim_time(text)
+            } else {
+                &spelled
+            };
+            let instant = || [time, b"Z"].concat();
             let (value, is_exact) = match (column.kind, kind) {
                 (Kind::String, _) => (text.to_vec(), true),
                 (Kind::Date, Temporal::Date) => (text.to_vec(), true),
@@ -676,7 +698,7 @@ impl SourceReader {
                     (value, is_exact)
                 }
                 (Kind::LocalTime, Temporal::LocalTime) => {
-                    let value = trim_time(text).to_vec();
+                    let value = time.to_vec();
                     let is_exact = value == text;
                     (value, is_exact)
                 }

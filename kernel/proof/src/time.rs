@@ -11,7 +11,7 @@ pub enum Temporal {
     Text,
 }
 
-const DAY_MICROS: i64 = 86_400_000_000;
+pub const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Return what a string is: only a time that a column can give back is one.
 pub fn classify(text: &[u8]) -> Temporal {
@@ -29,14 +29,6 @@ pub fn classify(text: &[u8]) -> Temporal {
         b"Z" | b"+00:00" => Temporal::Timestamp,
         _ => Temporal::Text,
     }
-}
-
-/// Return whether a text may be a time in another spelling, which Python reads: none is shorter or longer.
-pub fn may_be_time(text: &[u8]) -> bool {
-    let begins = |byte: &u8| byte.is_ascii_digit() || b"MTWFS".contains(byte);
-    (13..=41).contains(&text.len())
-        && text.first().is_some_and(begins)
-        && text.iter().any(|byte| b":T".contains(byte))
 }
 
 /// Return what follows the seconds and their fraction; None if there is no time of day.
@@ -79,7 +71,7 @@ fn is_date(text: &[u8]) -> bool {
     }
 }
 
-fn days_of(year: i64, month: i64) -> i64 {
+pub fn days_of(year: i64, month: i64) -> i64 {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         2 => 28 + i64::from(is_leap),

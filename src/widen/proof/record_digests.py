@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from msgspec.json import encode
 
 from widen.evolution.policy import Policy
-from widen.json.time_spellings import ISO
 from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
@@ -47,7 +46,7 @@ from widen.proof.rules import (
 from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
-_VERSION = 4
+_VERSION = 5
 """The version of the interface that this module needs."""
 
 
@@ -98,7 +97,8 @@ class ProofField:
     refuses_strings: bool
     has_dates: bool
     has_local_times: bool
-    has_spellings: bool
+    spells_any: bool
+    has_zone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,8 @@ def _field_plan(
         refuses_strings=bool(rule.hidden),
         has_dates=rule.has_dates,
         has_local_times=rule.has_local_times,
-        has_spellings=rule.spelling != ISO,
+        spells_any=rule.spelling.is_any,
+        has_zone=bool(rule.spelling.zone),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import bz2
 import json
 import lzma
+import operator
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -90,7 +91,7 @@ def _decompress(block: bytes, codec: str) -> bytes:
         case "zstandard":
             return bytes(pa.input_stream(pa.BufferReader(block), compression="zstd").read())
         case "snappy":
-            size, _ = _long_at(block, 0, is_signed=False)
+            size, _ = _number_at(block, 0)
             return bytes(pa.decompress(block[:-4], size, "snappy", asbytes=True))
     raise InternalError(reason=f"no reader for the codec {codec}")
 
@@ -98,20 +99,28 @@ def _decompress(block: bytes, codec: str) -> bytes:
 # ---- values ----------------------------------------------------------------------------------------
 
 
-def _long_at(data: bytes, at: int, *, is_signed: bool = True) -> tuple[int, int]:
+def _number_at(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number without a sign, and the index after it."""
     byte = data[at]
     number, shift, at = byte & 127, 7, at + 1
     while byte & 128:
         byte = data[at]
         number, shift, at = number | (byte & 127) << shift, shift + 7, at + 1
-    if not is_signed:
-        return number, at
+    return number, at
+
+
+def _long_at(data: bytes, at: int) -> tuple[int, int]:
+    number = data[at]
+    if number < 128:  # most counts and sizes have one byte
+        return (number >> 1) ^ -(number & 1), at + 1
+    number, at = _number_at(data, at)
     return (number >> 1) ^ -(number & 1), at
 
 
 def _bytes_at(data: bytes, at: int) -> tuple[bytes, int]:
     size, at = _long_at(data, at)
-    return data[at : at + size], at + size
+    end = at + size
+    return data[at:end], end
 
 
 def _fixed(size: int) -> Decode:
@@ -135,8 +144,7 @@ _PLAIN: Mapping[str, tuple[Decode, pa.DataType]] = {
 """How to decode each primitive type, and the type of its column. Floats and doubles are their bits."""
 
 
-def _is_same(value: Any, actual: Any) -> bool:
-    return bool(value == actual)
+_is_same: Compare = operator.eq
 
 
 def _leaf(found: pa.DataType, compare: Compare = _is_same) -> Match:
@@ -268,22 +276,31 @@ def _compile_enum(symbols: Sequence[str]) -> _Compiled:
 
 
 def _compile_record(fields: Sequence[tuple[str, _Compiled]]) -> _Compiled:
+    decodes = [(name, decode_field) for name, (decode_field, _) in fields]
+
     def decode(data: bytes, at: int) -> tuple[Any, int]:
         record = {}
-        for name, (decode_field, _) in fields:
+        for name, decode_field in decodes:
             record[name], at = decode_field(data, at)
         return record, at
 
     def match(found: pa.DataType) -> Compare | None:
         if not pa.types.is_struct(found) or found.names != [name for name, _ in fields]:
             return None
-        compares = {name: match_field(found.field(name).type) for name, (_, match_field) in fields}
-        if None in compares.values():
+        compares = [(name, match_field(found.field(name).type)) for name, (_, match_field) in fields]
+        known = [(name, compare) for name, compare in compares if compare is not None]
+        if len(known) < len(compares):
             return None
-        return lambda value, actual: (
-            actual is not None
-            and all(compare(value[name], actual[name]) for name, compare in compares.items() if compare is not None)
-        )
+
+        def compare_records(value: Any, actual: Any) -> bool:
+            if actual is None:
+                return False
+            for name, compare in known:  # noqa: SIM110  # a generator takes longer
+                if not compare(value[name], actual[name]):
+                    return False
+            return True
+
+        return compare_records
 
     return decode, match
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -103,11 +104,15 @@ class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def find_record(self, row: int) -> int:
         """Return the number of the record in the source file that a row holds, from 0."""
+        return self.find_records(row, 1)[0]
+
+    def find_records(self, row: int, count: int) -> Sequence[int]:
+        """Return the numbers of the records in the source file that some rows hold, from 0."""
         if not self.numbers:
-            return row
+            return range(row, row + count)
         with open(self.numbers, "rb") as file:
             file.seek(8 * row)
-            return int.from_bytes(file.read(8), "little")
+            return struct.unpack(f"<{count}q", file.read(8 * count))
 
 
 class ConvertedFiles:

@@ -87,9 +87,10 @@ class _ConvertedRows:
             raise _differs(self._file, "its columns have other types")
         for batch in self._parquet.iter_batches(_ROWS):
             columns = [to_raw_values(each) for each in batch.columns[: len(names)]]
-            for values in zip(*columns, strict=True):
-                yield self._file.find_record(self._row), compare, dict(zip(names, values, strict=True))
-                self._row += 1
+            numbers = self._file.find_records(self._row, batch.num_rows)
+            for number, values in zip(numbers, zip(*columns, strict=True), strict=True):
+                yield number, compare, dict(zip(names, values, strict=True))
+            self._row += batch.num_rows
 
 
 _ROWS = 4_096

@@ -150,7 +150,7 @@ docs: $(WORK)/venv-docs.stamp ## build the documentation into .work/site; a link
 docs-version: docs ## add the documentation as VERSION to the folder .work/pages, whose pages then offer all versions in it
 	@$(PYTHON) tools/docs_versions.py $(WORK)/pages $(or $(VERSION),$$(sed -n 's/^__version__ = "\([0-9]*\.[0-9]*\).*/\1/p' src/widen/__init__.py))
 
-bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp ## side by side with Spark, Delta Lake, deltalake and dlt; prints ratios
+bench: setup $(WORK)/bench.stamp $(WORK)/jars/stamp $(WORK)/jars-avro/stamp ## side by side with Spark, Delta Lake, deltalake and dlt; prints ratios
 	@$(WITH_JAVA) $(RUN) bench/run.py $(ARGS)
 
 # What Spark 4.1 has in another way than those before and after it: pipelines, and streams of and into a data source.
@@ -247,6 +247,9 @@ $(WORK)/jars/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 # After the other jars: two Maven clients at a time may damage the repository that they share.
 $(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp | $(WORK)/jars/stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars/rest_catalog && touch $@
+
+$(WORK)/jars-avro/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars-avro && touch $@
 
 $(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars-s3 && touch $@

@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, and one table at the end; exit code 1 if a goal is missed.
 
     python bench/run.py [--small] [ingest] [warm] [shapes] [small] [snapshot] [alter] [read] [dml] [keys] [sink] [drop]
-                        [memory] [upkeep] [iceberg] [large]
+                        [memory] [twelve] [upkeep] [iceberg] [large]
 
 Without names all but the last, which writes 10 GB. ``--small`` runs each at a size that takes a minute or two: it shows
 that the scripts work, not how fast Widen is.
@@ -33,6 +33,7 @@ SCRIPTS: dict[str, list[str]] = {
     "sink": ["--batches", "2", "--megabytes", "0.2", "--rows", "10000", "--runs", "1"],
     "drop": ["--rows", "1000", "--runs", "1"],
     "memory": ["--rows", "20000", "--dicts", "1000", "--runs", "1"],
+    "twelve": ["--days", "2"],
     "upkeep": ["--files", "40", "--rows", "100", "--runs", "1"],
     "iceberg": ["--records", "2000", "--turns", "1"],
     "large": ["--gigabytes", "0.1", "--heap", "1g"],

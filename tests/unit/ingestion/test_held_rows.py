@@ -102,7 +102,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"partition_by": ["id"]},
     {"samples": "none"},
     {"max_columns": 4},
-    {"to": "iceberg"},
     {"quarantine": "bad", "pins": {"a": "int"}},
 ]
 

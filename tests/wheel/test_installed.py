@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import fastavro
 import pytest
 
 from support.drift_log import write_drift
@@ -226,6 +228,59 @@ def test_plain_widen_looks_and_alters(plain: Path, tmp_path: Path) -> None:
     assert "wrote 1 record" in widen(plain, "ingest", "x.json", "--into", "table", cwd=tmp_path)
     said = widen(plain, "ingest", "x.json", "--into", "table", "--engine", "spark", code=1, cwd=tmp_path)
     assert "pip install 'widen[spark]'" in said
+
+
+EXTRAS = {
+    "avro": ("x.avro", ("ingest", "x.avro", "--into", "table", "--verify", "--engine", "local")),
+    "xlsx": ("x.xlsx", ("ingest", "x.xlsx", "--into", "table", "--verify")),
+}
+"""A file for each extra, and the call that needs it."""
+
+
+def write_file(path: Path) -> None:
+    """Write a file with one record of two values."""
+    days = runpy.run_path(str(ROOT / "examples" / "twelve-sources" / "make_days.py"))
+    if path.suffix == ".xlsx":
+        path.write_bytes(days["to_xlsx"]([["id", "name"], [7, "seven"]]))
+    else:
+        fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, [{"id": 7, "name": "seven"}])
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_loads_its_files_and_is_named_where_it_is_missing(
+    extra: str, wheel: Path, plain: Path, constraints: dict[str, Path], tmp_path: Path
+) -> None:
+    name, call = EXTRAS[extra]
+    write_file(tmp_path / name)
+    said = widen(plain, *call, code=1, cwd=tmp_path)
+    assert f"pip install 'widen[{extra}]'" in said
+    assert not (tmp_path / "table").exists()
+    place = tmp_path / "installed"
+    quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")
+    wanted = ("--target", place, "-c", constraints["4.2"], f"{wheel}[{extra}]")
+    done("-m", "pip", "install", *quietly, *wanted, python=plain / "python")
+    assert "2 of 2 leaves exact" in widen(plain, *call, cwd=tmp_path, PYTHONPATH=str(place))
+
+
+FRAMES = {
+    "pandas": "import pandas; frame = pandas.DataFrame({'id': [7], 'name': ['seven']})",
+    "polars": "import polars; frame = polars.DataFrame({'id': [7], 'name': ['seven']})",
+    "duckdb": "import duckdb; frame = duckdb.sql(\"SELECT 7 id, 'seven' name\")",
+}
+
+
+@pytest.mark.parametrize("package", FRAMES)
+def test_data_of_other_packages_is_loaded_without_an_extra(
+    package: str, plain: Path, constraints: dict[str, Path], tmp_path: Path
+) -> None:
+    place = tmp_path / "installed"
+    wanted = ("--target", place, "-c", constraints["4.2"], package)
+    done("-m", "pip", "install", "--quiet", "--no-compile", *wanted, python=plain / "python")
+    code = f"import sys; sys.path.append({str(place)!r}); import widen; {FRAMES[package]}; "
+    code += "print(widen.ingest(frame, 'table', verify=True).verification)"
+    assert "2 of 2 leaves exact" in done("-c", code, python=plain / "python", cwd=tmp_path)
 
 
 def test_an_older_spark_is_refused_in_one_line(plain: Path, tmp_path: Path) -> None:

@@ -769,7 +769,8 @@ def to_read_schema(columns: Iterable[pa.Field], name: str) -> StructType:
     unknown = next(unknown_types(schema), None)
     if unknown is not None:
         raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
-    if len(set(schema.names)) < len(schema.names):
+    paths = [path for path, _ in fields(schema)]
+    if len(set(paths)) < len(paths):
         raise NotLocal(f"{name} has two columns with the same name")
     if schema.fields and is_void(schema):
         raise NotLocal(f"{name} has columns of the type null only")

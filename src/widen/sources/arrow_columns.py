@@ -141,7 +141,7 @@ def to_stored_columns(
     Raises:
         SourceContentError: a column has values that no column of a table holds, or two columns have the same name.
     """
-    repeated = next((each for at, each in enumerate(rows.schema.names) if each in rows.schema.names[:at]), None)
+    repeated = _find_repeated(rows.schema.names)
     if repeated is not None:
         raise SourceContentError(source=name, reason=f"it has two columns named {repeated}", fix="Rename one of them.")
     columns = []
@@ -153,6 +153,10 @@ def to_stored_columns(
             reason = f"the column {field.name} has {error.args[0]}"
             raise SourceContentError(source=name, reason=reason, fix=error.args[1]) from None
     return pa.table(columns, names=rows.schema.names)
+
+
+def _find_repeated(names: Sequence[str]) -> str | None:
+    return next((each for at, each in enumerate(names) if each in names[:at]), None)
 
 
 class _NotStored(Exception):
@@ -263,6 +267,9 @@ def _to_stored_nested(values: pa.Array, rules: ColumnRules) -> pa.Array:
     if pa.types.is_struct(found):
         if not found.num_fields:
             raise _NotStored("structs without fields", "Drop the column, or pass the records as dicts.")
+        repeated = _find_repeated(found.names)
+        if repeated is not None:
+            raise _NotStored(f"structs with two fields named {repeated}", "Rename one of them.")
         columns = [_to_stored(each, rules) for each in values.flatten()]
         fields = [field.with_type(column.type) for field, column in zip(found, columns, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)

@@ -96,10 +96,10 @@ def keep_in_memory(schema: pa.Schema, batches: Sequence[pa.RecordBatch], to_rows
     Raises:
         SourceContentError: there are values that no column of a table holds.
     """
-    filled = [batch for batch in batches if batch.num_rows]
+    filled = [batch for batch in batches if batch.num_rows and batch.num_columns]
     if not filled:
         return None
-    (empty,) = to_rows(pa.RecordBatch.from_pylist([], schema=schema))
+    (empty,) = to_rows(filled[0].slice(0, 0))
     unsure = [field.name for field in schema if not _is_certain(field.type)]
     if unsure:
         for batch in filled:

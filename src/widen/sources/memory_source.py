@@ -212,7 +212,8 @@ def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSourc
                 writer.write(_find_texts(table, name) if is_text else table)
     if not (writer.has_rows or is_text) and isinstance(stream, pa.RecordBatchReader):
         # A file without rows still has the columns.
-        writer.write(to_stored_columns(pa.RecordBatch.from_pylist([], schema=stream.schema), name))
+        columns = [pa.nulls(0, field.type) for field in stream.schema]
+        writer.write(to_stored_columns(pa.RecordBatch.from_arrays(columns, schema=stream.schema), name))
     files = writer.close()
     if options.rules.integral_doubles is IntegralDoubles.CONVERT and not is_text:
         files = tuple(map(partial(_with_integers, store), files))

@@ -112,6 +112,11 @@ NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
     "another compression": ({"a": pa.table({"v": [1]})}, {"compression": "brotli"}, "has the compression BROTLI"),
     "names that differ in case": ({"a": {"v": INT}, "b": {"V": INT}}, {}, "are spelled"),
     "keys that are bytes": ({"a": {"v": pa.map_(pa.binary(), INT)}}, {}, "of the type map"),
+    "two fields of a name": (
+        {"a": pa.table({"s": pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["v", "v"])})},
+        {},
+        "two columns with the same name",
+    ),
     "two columns of a name": ({"a": pa.table([[1], [2]], names=["v", "v"])}, {}, "two columns with the same name"),
     "a comment of Spark": ({"a": with_metadata(spark_schema(metadata={"comment": "c"}))}, {}, "a schema of Spark"),
     "a type of Spark": ({"a": with_metadata(spark_schema(type="timestamp"))}, {}, "a schema of Spark"),

@@ -17,7 +17,7 @@ import pytest
 
 import widen
 from widen.batches import held_batch
-from widen.errors import SourceContentError, StorageError, WidenError
+from widen.errors import SourceContentError, SourceError, StorageError, WidenError
 from widen.files.data_writer import PartWriter
 from widen.sources import memory_source
 
@@ -234,6 +234,60 @@ def cast_views(values: list[Any], found: pa.DataType) -> pa.Array:
         offsets = [sum(lengths[:at]) for at in range(len(lengths) + 1)]
         return pa.MapArray.from_arrays(offsets, keys, items, mask=pa.array([value is None for value in values]))
     return pa.array(values, found)
+
+
+def uuids() -> pa.Array:
+    return pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(15) + b"\x05", None], pa.binary(16)))
+
+
+UUID = "00000000-0000-0000-0000-000000000005"
+NOT_MADE_OF_PYTHON = {
+    "words for times": (
+        pa.array([1000, None], pa.timestamp("ns")).dictionary_encode(),
+        datetime(1970, 1, 1, 0, 0, 0, 1),
+    ),
+    "an extension type in a struct": (pa.StructArray.from_arrays([uuids()], names=["u"]), {"u": UUID}),
+}
+"""Columns of types of which Arrow makes no array of Python's values, and their first value in a table."""
+
+
+@pytest.mark.parametrize("of", [lambda whole: whole, Stream])
+@pytest.mark.parametrize("case", NOT_MADE_OF_PYTHON)
+def test_types_of_which_arrow_makes_no_values_are_loaded(tmp_path: Path, case: str, of: Any) -> None:
+    column, expected = NOT_MADE_OF_PYTHON[case]
+    table = pa.table({"id": [1, 2], "v": column})
+    widen.ingest(of(table), tmp_path / "t", engine="local", verify=True)
+    assert widen.Table(tmp_path / "t").to_arrow().sort_by("id")["v"][0].as_py() == expected
+    with pytest.raises(SourceError, match="no records"):
+        widen.ingest(of(table.slice(0, 0)), tmp_path / "t", engine="local")
+
+
+def repeated_names() -> pa.Array:
+    return pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+
+
+UNLOADABLE = {
+    "a union": (
+        pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])]),
+        "union of types",
+    ),
+    "a name twice in a struct": (repeated_names(), "two fields named x"),
+    "a name twice in a struct of a list": (pa.ListArray.from_arrays([0, 1], repeated_names()), "two fields named x"),
+}
+
+
+@pytest.mark.parametrize("of", [lambda whole: whole, Stream])
+@pytest.mark.parametrize("case", UNLOADABLE)
+def test_what_no_table_holds_is_refused(tmp_path: Path, case: str, of: Any) -> None:
+    column, reason = UNLOADABLE[case]
+    with pytest.raises(SourceContentError, match=reason):
+        widen.ingest(of(pa.table({"v": column})), tmp_path / "t", engine="local")
+
+
+@pytest.mark.parametrize("of", [lambda whole: whole, Stream])
+def test_rows_without_columns_are_no_records(tmp_path: Path, of: Any) -> None:
+    with pytest.raises(SourceError, match="no records"):
+        widen.ingest(of(pa.table({"a": [1, 2]}).select([])), tmp_path / "t", engine="local")
 
 
 def test_values_that_no_column_holds_are_an_error_before_anything_is_written(tmp_path: Path) -> None:

@@ -44,11 +44,13 @@ class ColumnRules:
         drops_nan: Whether NaN is null.
         nanos: What becomes of nanoseconds.
         integral_doubles: What becomes of floats that are integers in the whole of their file.
+        keeps_nanos: Whether nanoseconds stay, though no table holds them.
     """
 
     drops_nan: bool = False
     nanos: Nanos = Nanos.ERROR
     integral_doubles: IntegralDoubles = IntegralDoubles.KEEP
+    keeps_nanos: bool = False
 
 
 _DEFAULT = ColumnRules()
@@ -56,6 +58,7 @@ _DEFAULT = ColumnRules()
 _MOST_DIGITS = 38
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20)}
 _BYTES = (pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+_WITHOUT_VIEW = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _Type = Callable[[pa.DataType], pa.DataType]
 
 
@@ -96,37 +99,16 @@ def to_stored_rows(
     Args:
         name: The name of the source in errors.
     """
-    masks = {} if rules.nanos is not Nanos.TEXT else _find_nanos(rows)
+    plain = rows if rules.nanos is not Nanos.TEXT else _to_stored_batch(rows, name, replace(rules, keeps_nanos=True))
+    masks = {} if rules.nanos is not Nanos.TEXT else _find_nanos(plain)
     if not masks:
-        yield to_stored_columns(rows, name, rules), None
+        yield to_stored_columns(plain, name, rules), None
         return
-    rows = _without_views(rows)
     keys = reduce(pc.add, (pc.multiply(mask.cast(pa.int64()), 2**at) for at, mask in enumerate(masks.values())))
     for key in pc.unique(keys).to_pylist():
         found = pc.indices_nonzero(pc.equal(keys, key))
         texts = frozenset(column for at, column in enumerate(masks) if key >> at & 1)
-        yield to_stored_columns(rows.take(found), name, rules, texts), found
-
-
-def _without_views(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows without views, from which Arrow takes no rows."""
-    return rows.cast(pa.schema([field.with_type(_without_view(field.type)) for field in rows.schema]))
-
-
-def _without_view(found: pa.DataType) -> pa.DataType:
-    if pa.types.is_string_view(found):
-        return pa.large_string()
-    if pa.types.is_binary_view(found):
-        return pa.large_binary()
-    if pa.types.is_struct(found):
-        return pa.struct([field.with_type(_without_view(field.type)) for field in found])
-    if pa.types.is_map(found):
-        return pa.map_(_without_view(found.key_type), _without_view(found.item_type))
-    if pa.types.is_list(found):
-        return pa.list_(found.value_field.with_type(_without_view(found.value_type)))
-    if pa.types.is_large_list(found):
-        return pa.large_list(found.value_field.with_type(_without_view(found.value_type)))
-    return found
+        yield to_stored_columns(plain.take(found), name, rules, texts), found
 
 
 def to_stored_columns(
@@ -141,6 +123,12 @@ def to_stored_columns(
     Raises:
         SourceContentError: a column has values that no column of a table holds, or two columns have the same name.
     """
+    return pa.Table.from_batches([_to_stored_batch(rows, name, rules, texts)])
+
+
+def _to_stored_batch(
+    rows: pa.RecordBatch, name: str, rules: ColumnRules, texts: frozenset[str] = frozenset()
+) -> pa.RecordBatch:
     repeated = _find_repeated(rows.schema.names)
     if repeated is not None:
         raise SourceContentError(source=name, reason=f"it has two columns named {repeated}", fix="Rename one of them.")
@@ -152,7 +140,10 @@ def to_stored_columns(
         except _NotStored as error:
             reason = f"the column {field.name} has {error.args[0]}"
             raise SourceContentError(source=name, reason=reason, fix=error.args[1]) from None
-    return pa.table(columns, names=rows.schema.names)
+        except pa.ArrowNotImplementedError:
+            reason = f"the column {field.name} has the type {field.type}, which Arrow does not convert"
+            raise SourceContentError(source=name, reason=reason, fix="Convert it, e.g. to text.") from None
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
 def _find_repeated(names: Sequence[str]) -> str | None:
@@ -168,13 +159,18 @@ def _to_stored(values: pa.Array, rules: ColumnRules) -> pa.Array:
     if isinstance(found, pa.BaseExtensionType):
         return _from_extension(values, rules)
     if pa.types.is_dictionary(found):
-        return _to_stored(values.dictionary_decode(), rules)
+        # Arrow takes no values from views, which the words of polars are.
+        words = values.dictionary
+        return _to_stored(words.cast(_WITHOUT_VIEW.get(words.type, words.type)).take(values.indices), rules)
     if pa.types.is_run_end_encoded(found):
         return _to_stored(pc.run_end_decode(values), rules)
     if pa.types.is_nested(found):
         return _to_stored_nested(values, rules)
-    if pa.types.is_timestamp(found) and found.unit == "ns" and rules.nanos is not Nanos.ERROR:
-        return _without_nanos(values, rules.nanos)
+    if pa.types.is_timestamp(found) and found.unit == "ns":
+        if rules.keeps_nanos:
+            return values
+        if rules.nanos is not Nanos.ERROR:
+            return _without_nanos(values, rules.nanos)
     wanted = next((to_type(found) for is_such, to_type in _LEAVES if is_such(found)), found)
     if wanted != found:
         values = _cast(values, wanted)
@@ -230,18 +226,12 @@ def _find_nanos(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 def _has_nanos(values: pa.Array) -> pa.Array | None:
     """Return which values have nanoseconds at any depth; None if their type has none."""
     found = values.type
-    if isinstance(found, pa.BaseExtensionType):
-        return _has_nanos(values.storage)
-    if pa.types.is_dictionary(found):
-        return _has_nanos(values.dictionary_decode())
-    if pa.types.is_run_end_encoded(found):
-        return _has_nanos(pc.run_end_decode(values))
     if pa.types.is_timestamp(found):
         return pc.fill_null(pc.not_equal(_rest(values.cast(pa.int64())), 0), False) if found.unit == "ns" else None
     if pa.types.is_struct(found):
         masks = [mask for each in values.flatten() if (mask := _has_nanos(each)) is not None]
         return reduce(pc.or_, masks) if masks else None
-    if not pa.types.is_nested(found) or pa.types.is_union(found):
+    if not pa.types.is_nested(found):
         return None
     if pa.types.is_map(found):
         values = values.cast(pa.list_(pa.struct([found.key_field, found.item_field])))

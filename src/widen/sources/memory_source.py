@@ -36,7 +36,7 @@ from widen.sources.arrow_columns import (
 from widen.sources.file_ranges import TEXT
 from widen.sources.held_rows import CHUNK_BYTES, CHUNK_ROWS, RowsInMemory, keep_in_memory, slices
 from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
-from widen.sources.python_values import has_objects, read_dicts, read_pandas
+from widen.sources.python_values import ensure_names_differ, ensure_no_objects, has_objects, read_dicts, read_pandas
 from widen.sources.staged_files import OpenStagedFile, StagedFile, with_load_time
 from widen.spark.spark_types import DataFrame
 
@@ -246,8 +246,13 @@ def _ensure_no_format(options: StagingOptions) -> None:
 
 def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:
     try:
-        if type(source).__module__.partition(".")[0] == "pandas" and has_objects(source):
-            return read_pandas(source, name)
+        package = type(source).__module__.partition(".")[0]
+        if package == "polars":
+            ensure_no_objects(source, name)
+        if package == "pandas":
+            ensure_names_differ(source, name)
+            if has_objects(source):
+                return read_pandas(source, name)
         if hasattr(source, "__arrow_c_stream__"):
             return cast(Iterable[pa.RecordBatch], pa.RecordBatchReader.from_stream(source))
         for method in _METHODS_OF_CURSORS:

@@ -76,6 +76,35 @@ def has_objects(frame: Any) -> bool:
     return any(str(kind) == "object" for kind in getattr(frame, "dtypes", ()))
 
 
+def ensure_names_differ(frame: Any, name: str) -> None:
+    """Check that no two columns of a DataFrame of pandas have the same name as text.
+
+    Args:
+        name: The name of the source in errors.
+
+    Raises:
+        SourceContentError: two have.
+    """
+    names = [str(each) for each in getattr(frame, "columns", ())]
+    repeated = next((each for at, each in enumerate(names) if each in names[:at]), None)
+    if repeated is not None:
+        raise SourceContentError(source=name, reason=f"it has two columns named {repeated}", fix="Rename one of them.")
+
+
+def ensure_no_objects(frame: Any, name: str) -> None:
+    """Check that a DataFrame of polars has no column of objects: Arrow has only their addresses.
+
+    Args:
+        name: The name of the source in errors.
+
+    Raises:
+        SourceContentError: it has one.
+    """
+    found = next((column for column, kind in getattr(frame, "schema", {}).items() if str(kind) == "Object"), None)
+    if found is not None:
+        raise SourceContentError(source=name, reason=f"the column {found} has objects of Python", fix=_FIX)
+
+
 def read_pandas(frame: Any, name: str) -> Iterable[pa.RecordBatch]:
     """Yield the rows of a DataFrame of pandas that has columns of objects; their values have the kinds of the objects.
 

@@ -216,6 +216,58 @@ def test_views_beside_nanoseconds_keep_their_values(tmp_path: Path, kind: str) -
     ]
 
 
+UNTAKEN = {
+    "lists of a size, of views": pa.array([["a", "b"], None, ["c", "d"]], pa.list_(pa.string_view(), 2)),
+    "views of lists, of views": pa.array([["a", "b"], None, []], pa.list_view(pa.string_view())),
+    "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None])),
+    "runs of times": pa.RunEndEncodedArray.from_arrays(
+        pa.array([2, 3], pa.int32()), pa.array([1000, None], pa.timestamp("ns"))
+    ),
+    "words that are views": pa.DictionaryArray.from_arrays(
+        pa.array([0, None, 1]), pa.array(["a", "b"], pa.string_view())
+    ),
+}
+"""Columns from which Arrow takes no rows."""
+
+
+@pytest.mark.parametrize("case", UNTAKEN)
+def test_columns_beside_nanoseconds_keep_their_values(tmp_path: Path, case: str) -> None:
+    column = UNTAKEN[case]
+    table = pa.table({"id": [1, 2, 3], "v": column, "at": pa.array([1, 1000, 1], pa.timestamp("ns"))})
+    widen.ingest(table, tmp_path / "t", engine="local", nanos="text", verify=True)
+    found = widen.Table(tmp_path / "t").to_arrow().sort_by("id")["v"].to_pylist()
+    assert found == (column.to_pylist() if case != "runs of times" else [datetime(1970, 1, 1, 0, 0, 0, 1)] * 2 + [None])
+
+
+def test_words_of_polars_are_texts(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    words = ["a word that is long", None, "b"]
+    frame = polars.DataFrame({"id": [1, 2, 3]}).with_columns(
+        polars.Series("c", words, polars.Categorical),
+        polars.Series("e", words, polars.Enum([words[0], "b"])),
+        polars.Series("l", [words[:1], None, words], polars.List(polars.Categorical)),
+    )
+    widen.ingest(frame, tmp_path / "t", engine="local", verify=True)
+    rows = widen.Table(tmp_path / "t").to_arrow().sort_by("id").to_pydict()
+    assert rows == {"id": [1, 2, 3], "c": words, "e": words, "l": [words[:1], None, words]}
+
+
+def test_objects_of_polars_are_refused(tmp_path: Path) -> None:
+    """Arrow has the addresses of objects, as bytes."""
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"o": polars.Series([object()], dtype=polars.Object)})
+    with pytest.raises(SourceContentError, match="o has objects of Python"):
+        widen.ingest(frame, tmp_path / "t", engine="local")
+
+
+@pytest.mark.parametrize("rows", [[[1, 2]], [[1, {"x": 1}]], [[{"x": 1}, {"x": 1}]]])
+@pytest.mark.parametrize("names", [["a", "a"], [1, "1"]])
+def test_columns_of_pandas_with_one_name_are_refused(tmp_path: Path, rows: list[Any], names: list[object]) -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(SourceContentError, match=f"two columns named {names[0]}"):
+        widen.ingest(pandas.DataFrame(rows, columns=names), tmp_path / "t", engine="local")
+
+
 def cast_views(values: list[Any], found: pa.DataType) -> pa.Array:
     """Return values of a type with views, which Arrow does not make of Python values in every form."""
     if pa.types.is_list(found):
@@ -245,6 +297,12 @@ NOT_MADE_OF_PYTHON = {
     "words for times": (
         pa.array([1000, None], pa.timestamp("ns")).dictionary_encode(),
         datetime(1970, 1, 1, 0, 0, 0, 1),
+    ),
+    "words that are views": (
+        pa.DictionaryArray.from_arrays(
+            pa.array([0, None], pa.int8()), pa.array(["a long text of words"], pa.string_view())
+        ),
+        "a long text of words",
     ),
     "an extension type in a struct": (pa.StructArray.from_arrays([uuids()], names=["u"]), {"u": UUID}),
 }

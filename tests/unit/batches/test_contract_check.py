@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from widen.batches.text_batch import MAX_COUNTED, MAX_LISTED, ContractReport, _breaches_of_text, _check_batches
 from widen.batches.text_tasks import NOTE
+from widen.evolution.policy import Policy
 from widen.sources.json_frames import FILE, PART, TEXT, WHOLE
 
 CONTRACT = {"properties": {"n": {"type": "integer"}}, "additionalProperties": False}
@@ -23,7 +24,7 @@ def checked(*texts: str, is_whole: bool = False) -> ContractReport:
         pa.array([is_whole] * count, pa.bool_()),
     ]
     batch = pa.RecordBatch.from_arrays(columns, names=[TEXT, FILE, PART, WHOLE])
-    (note,) = _check_batches(partial(_breaches_of_text, CONTRACT), [batch])
+    (note,) = _check_batches(partial(_breaches_of_text, CONTRACT), Policy(), [batch])
     return msgspec.json.decode(note.column(NOTE)[0].as_py(), type=ContractReport)
 
 

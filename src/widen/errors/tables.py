@@ -356,10 +356,10 @@ class DroppedColumnType(TableError):
 
 
 class AmbiguousColumns(TableError):
-    """Two columns of an Iceberg table have names that differ only in case."""
+    """Two columns of an Iceberg table have names that differ at most in case."""
 
     code = "WIDEN_AMBIGUOUS_COLUMNS"
-    template = "The columns {column} and {other} of {location} differ only in case, so Spark cannot tell them apart."
+    template = "The columns {column} and {other} of {location} differ at most in case, so they cannot be told apart."
     hint = "Rename one of them with rename_column, or set spark.sql.caseSensitive to true."
 
 

@@ -246,7 +246,9 @@ def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str |
 
 def read_lineage(source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate) -> DataFrame:
     """Return the rows of a scan with the columns of `LINEAGE`, and with `FILE` and `ROW`."""
-    rows = read_iceberg_files(source, StructType((*schema, *LINEAGE)), scan, predicate, place=(FILE, ROW))
+    whole = StructType((*schema, *LINEAGE))
+    ensure_names_distinct(whole, source.point.metadata.location)
+    rows = read_iceberg_files(source, whole, scan, predicate, place=(FILE, ROW))
     first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
     facts = {
         FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in scan.files)], pa.string()),

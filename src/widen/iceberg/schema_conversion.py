@@ -343,7 +343,7 @@ def fixed_lengths(field: Field) -> Iterator[tuple[Path, int, int]]:
 
 
 def ensure_names_distinct(schema: StructType, location: str) -> None:
-    """Check that no two columns of a struct have names that differ only in case: Spark cannot distinguish them.
+    """Check that no two columns of a struct have names that differ at most in case: Spark cannot distinguish them.
 
     Args:
         location: The name of the table, for the error.
@@ -354,9 +354,9 @@ def ensure_names_distinct(schema: StructType, location: str) -> None:
     seen: dict[tuple[Path, str], Path] = {}
     for path, _ in fields(schema):
         for key in name_keys(path[-1]):
-            other = seen.setdefault((path[:-1], key), path)
-            if other != path:
+            if other := seen.get((path[:-1], key)):
                 raise AmbiguousColumns(location=location, column=format_path(other), other=format_path(path))
+            seen[path[:-1], key] = path
 
 
 def from_model(schema: StructType) -> iceberg_schema.Schema:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DATA_FILE_TYPE, MANIFEST_LIST_FILE_SCHEMAS
+from pyiceberg.types import LongType
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.errors import InvalidOption, TableError
+from widen.errors import AmbiguousColumns, InvalidOption, TableError
 from widen.iceberg.catalog import to_table_name
 
 
@@ -143,6 +145,24 @@ def test_what_pyiceberg_would_drop_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="encryption-keys"):
         load(tmp_path, {"id": 2})
     assert json.loads(path.read_text()).keys() == {*stored, "encryption-keys"}
+
+
+def test_a_column_that_is_named_like_the_row_ids_stops_changes_of_rows_until_it_is_renamed(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1})
+    name = to_table_name("ns.t", tmp_path / "catalog.db")
+    with name.load().update_schema() as update:
+        update.add_column("_row_id", LongType())
+    name.load().append(pa.table({"id": pa.array([2, 3], pa.int32()), "_row_id": [7, 8]}))
+    opened(tmp_path).set_properties({"format-version": "3"})
+    for change in (lambda table: table.delete("id = 2"), lambda table: table.optimize()):
+        with pytest.raises(AmbiguousColumns, match=r"The columns _row_id and _row_id of .* differ at most in case"):
+            change(opened(tmp_path))
+    opened(tmp_path).rename_column("_row_id", "number")
+    opened(tmp_path).delete("id = 2")
+    assert opened(tmp_path).to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "number": None},
+        {"id": 3, "number": 8},
+    ]
 
 
 def test_an_ingestion_does_not_change_the_version_of_a_table(tmp_path: Path) -> None:

@@ -350,7 +350,9 @@ def _time(units: int) -> _Convert:
 
 
 def _timestamp(units: int, nanos: str) -> _Convert:
-    """Return what writes times since 1970 in UTC.
+    """Return what writes times since 1970 in UTC; times outside of the years 1 to 9999 as the text of their number.
+
+    A number in a field of timestamps would be read as a time in the unit of its size.
 
     Args:
         units: How many units a second has.
@@ -364,7 +366,7 @@ def _timestamp(units: int, nanos: str) -> _Convert:
         try:
             time = datetime(1970, 1, 1) + timedelta(microseconds=micros)
         except OverflowError:
-            return value
+            return str(value)
         return _spell_time(time, rest * 1_000 // units, nanos)
 
     return convert

@@ -136,7 +136,7 @@ class ConnectJson:
         if not (count := _integer(value)):
             return value
         seconds, rest = divmod(int(count), 10**digits)
-        return self._spell(value, seconds, f"{rest:0{digits}}".ljust(9, "0"))
+        return self._spell(str(value), seconds, f"{rest:0{digits}}".ljust(9, "0"))
 
     def _zoned(self, value: Json) -> Json:
         parts = re.fullmatch(

@@ -155,7 +155,8 @@ VALUES: list[tuple[dict[str, Any], Any, Any]] = [
     (of("int32", f"{TIME}Date"), 3_000_000, n("3000000")),  # the year 10183
     (of("int32", f"{TIME}Date"), 1.5, n("1.5")),
     (of("int64", f"{TIME}MicroTimestamp"), 9223372036825200000 * 3, n("27670116110475600000")),
-    (of("int64", f"{TIME}Timestamp"), 9223372036825200000, n("9223372036825200000")),  # infinity in PostgreSQL
+    (of("int64", f"{TIME}Timestamp"), 9223372036825200000, "9223372036825200000"),  # infinity in PostgreSQL
+    (of("int64", f"{TIME}Timestamp"), 253402300800000, "253402300800000"),  # the year 10000
     (of("string", f"{TIME}ZonedTimestamp"), "2018-02-30T13:13:16Z", "2018-02-30T13:13:16Z"),
     (of("bytes", f"{DATA}Bits", length="4"), "Fg==", "Fg=="),
     (of("bytes", f"{DATA}Bits"), "Fg==", "Fg=="),
@@ -371,3 +372,18 @@ def test_the_proof_reads_what_the_writer_reads() -> None:
         found = plain(text.encode(), TEXT)
         changed += found != [_parse(json.dumps(payload).encode())]
     assert changed > 2_000
+
+
+def test_a_timestamp_that_no_year_has_is_not_taken_for_another_time(tmp_path: Path) -> None:
+    """The number of milliseconds of the year 10000 looks like microseconds in 1978."""
+    fields = [{**of("int64", f"{TIME}Timestamp"), "field": "at", "optional": True}]
+    schema = {"type": "struct", "fields": fields}
+    values = (1529507596945, 253402300800000)
+    source = tmp_path / "a.json"
+    source.write_text("".join(json.dumps({"schema": schema, "payload": {"at": at}}) + "\n" for at in values))
+    widen.ingest(str(source), tmp_path / "t", dialect="connect", verify=True)
+    rows = widen.Table(tmp_path / "t").to_arrow().sort_by("at").to_pylist()
+    assert [(row["at"][:19], row["at_timestamp"] is None) for row in rows] == [
+        ("2018-06-20T15:13:16", False),
+        ("253402300800000", True),
+    ]

@@ -377,7 +377,8 @@ def match_recorded_keys(
         expected = f"The table has {recorded}. Unset the property {PROPERTY} first, if its rows fit other keys."
         raise InvalidOption(option="key", value=str(rules), expected=expected)
     if not rules.is_same_history(recorded):
-        option = "history_columns" if (rules.history_columns or recorded.history_columns) else "history_except"
+        shown = rules if rules.is_tracking else recorded
+        option = "history_columns" if shown.history_columns else "history_except"
         expected = (
             f"The table has {recorded}. Its versions were made so: repeat the option, or load all records into a new "
             "table."

@@ -394,7 +394,8 @@ class EnvelopeReader:
         if op in envelope.ignores:
             return []
         if op in envelope.truncates:
-            raise SourceError(source="An event", reason=f"it truncates its table (operation {op})", fix=_TRUNCATE)
+            fix = _TRUNCATE + _SKIP_TRUNCATIONS * (envelope.truncates == DEBEZIUM.truncates)
+            raise SourceError(source="An event", reason=f"it truncates its table (operation {op})", fix=fix)
         is_delete = op in envelope.deletes
         if not is_delete and envelope.upserts and op not in envelope.upserts:
             raise _NotAnEnvelopeError(f"operation {op} does not change a row")
@@ -465,8 +466,9 @@ class EnvelopeReader:
 
 _TRUNCATE = (
     "Widen does not truncate a table. Delete the rows with Table.delete or `widen sql`, take the event out of "
-    "the source, and load the rest. Debezium leaves such events out with skipped.operations=t, which is its default."
+    "the source, and load the rest."
 )
+_SKIP_TRUNCATIONS = " Debezium leaves such events out with skipped.operations=t, which is its default."
 
 
 def _read_changes(form: EventForm, event: dict[str, msgspec.Raw], op: Operation) -> Iterable[EventRow]:

@@ -301,7 +301,7 @@ def test_the_string_of_a_document_has_each_key_once() -> None:
 
 
 def test_a_truncation_refuses_the_batch() -> None:
-    with pytest.raises(SourceError, match="it truncates its table"):
+    with pytest.raises(SourceError, match=r"it truncates its table.*skipped\.operations=t"):
         list(EnvelopeReader(DEBEZIUM).read(json.dumps(truncation()).encode()))
 
 
@@ -441,7 +441,7 @@ def test_the_events_of_other_tools(shape: str) -> None:
 
 @pytest.mark.parametrize(("shape", "op"), [("canal", "TRUNCATE"), ("dms", "truncate-table")])
 def test_a_truncation_of_another_tool_refuses_the_batch(shape: str, op: str) -> None:
-    with pytest.raises(SourceError, match=f"truncates its table \\(operation {op}\\)"):
+    with pytest.raises(SourceError, match=f"truncates its table \\(operation {op}\\).* load the rest\\.$"):
         list(EnvelopeReader(ENVELOPES[shape]).read(json.dumps(tool_event(shape, op)).encode()))
 
 

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from msgspec.msgpack import Ext
 
 from widen.evolution.policy import Policy
+from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.types import StructType
 from widen.proof.canonical import (
     BINARY_CODE,
@@ -37,7 +38,15 @@ from widen.proof.canonical import (
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_json, read_whole_records
-from widen.proof.rules import MAP, RECORD, ColumnsByKey, FieldColumns, SourceColumn, source_columns_by_key
+from widen.proof.rules import (
+    MAP,
+    RECORD,
+    ColumnsByKey,
+    FieldColumns,
+    SourceColumn,
+    source_columns_by_key,
+    spelled_times,
+)
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_of
 
 ColumnValues: TypeAlias = Sequence[tuple[SourceColumn, int, Any]]
@@ -317,7 +326,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
 def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
     if column.type_name == "timestamp" and _is_epoch(first, has_dates=column.has_dates):
         return bool(expected_value(column, NumberToken(first)) == value)
-    return is_consistent(first, value) or (isinstance(first, str) and column.is_time_of(first, value))
+    return is_consistent(first, value, spelling=column.spelling)
 
 
 def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:
@@ -346,7 +355,8 @@ def _merge_record_columns(wide_column: SourceColumn, wide: Any, narrow_column: S
         # One of the records may have a column that holds a number exactly, where the other has only one that rounds.
         columns = [(column.fields or {}).get(key, ()) for column in (wide_column, narrow_column)]
         rounds = any(map(_has_rounding, chain.from_iterable(columns)))
-        if not any(is_consistent(*pair, rounds=rounds) for pair in permutations((wide[key], narrow[key]))):
+        pairs = permutations((wide[key], narrow[key]))
+        if not any(is_consistent(*pair, rounds=rounds, spelling=wide_column.spelling) for pair in pairs):
             return CONTRADICTION
     return {**narrow, **wide}
 
@@ -357,27 +367,30 @@ def _has_rounding(column: SourceColumn) -> bool:
     return bool(column.rounds) or any(map(_has_rounding, below)) or bool(column.value and _has_rounding(column.value))
 
 
-def is_consistent(first: Any, other: Any, *, rounds: bool = False) -> bool:
+def is_consistent(first: Any, other: Any, *, rounds: bool = False, spelling: TimeSpelling = ISO) -> bool:
     """Return whether two columns of a field may hold these values for one source value.
 
     Args:
         rounds: Whether one of them may hold the double that is nearest to the number in the other.
+        spelling: Which spellings of times one of them may hold as text.
     """
     if first is None or other is None:
         return True
+    is_same = partial(is_consistent, rounds=rounds, spelling=spelling)
     if isinstance(first, dict) and isinstance(other, dict):
-        return all(is_consistent(first[key], other[key], rounds=rounds) for key in first.keys() & other.keys())
+        return all(is_same(first[key], other[key]) for key in first.keys() & other.keys())
     if isinstance(first, list) or isinstance(other, list):
         items, other_items = (value if isinstance(value, list) else [value] for value in (first, other))
-        is_same = partial(is_consistent, rounds=rounds)
         return len(items) == len(other_items) and all(map(is_same, items, other_items))
     if rounds and (_is_nearest_double(first, other) or _is_nearest_double(other, first)):
         return True
-    if type(first) is type(other):
-        return bool(first == other) or (isinstance(first, str) and is_same_timestamp(first, other))
+    if isinstance(first, str) and isinstance(other, str):
+        pairs = (first, other), (other, first)
+        is_equal = first == other or is_same_timestamp(first, other)
+        return is_equal or any(time in spelled_times(text, spelling) for text, time in pairs)
     if isinstance(first, str) or isinstance(other, str):
         text, value = (first, other) if isinstance(first, str) else (other, first)
-        return _is_text_of(text, value)
+        return any(_is_text_of(each, value) for each in (text, *spelled_times(text, spelling)))
     return bool(first == other)
 
 

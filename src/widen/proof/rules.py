@@ -255,6 +255,15 @@ _AS_IS = ProofRule()
 _EXCLUDED = ProofRule(is_excluded=True)
 
 
+def spelled_times(text: str, spelling: TimeSpelling) -> list[str]:
+    """Return the forms of the times, of an instant and without a zone, that a text in another spelling means."""
+    if spelling == ISO:
+        return []
+    rules = ProofRule(has_dates=True, spelling=spelling), ProofRule(has_local_times=True, spelling=spelling)
+    forms = (getattr(rule.to_temporal(text), "form", None) for rule in rules)
+    return [form for form in forms if form is not None]
+
+
 @cache
 def _without_entry(has_dates: bool, has_local_times: bool, spelling: TimeSpelling) -> ProofRule:
     return ProofRule(has_dates=has_dates, has_local_times=has_local_times, spelling=spelling)
@@ -480,15 +489,6 @@ class SourceColumn:
     spelling: TimeSpelling = ISO
     takes_integral: bool = False
 
-    def is_time_of(self, text: str, form: str) -> bool:
-        """Return whether a value of this column of times is what a text in another spelling means."""
-        rule = ProofRule(
-            has_dates=self.type_name == "timestamp",
-            has_local_times=self.type_name == "timestamp_ntz",
-            spelling=self.spelling,
-        )
-        return getattr(rule.to_temporal(text), "form", None) == form
-
 
 FieldColumns: TypeAlias = tuple[SourceColumn, ...]
 ColumnsByKey: TypeAlias = dict[str, FieldColumns]
@@ -608,15 +608,17 @@ def _source_column(path: Path, position: int, data_type: DataType, policy: Polic
     inside = (*path, *[ELEMENT] * dim)
     match data_type:
         case StructType():
-            return SourceColumn(
-                name, position, dim, RECORD, data_type, _columns_by_key(data_type, policy, inside, source)
-            )
+            fields = _columns_by_key(data_type, policy, inside, source)
+            return SourceColumn(name, position, dim, RECORD, data_type, fields, spelling=policy.spelling)
         case MapType(key, value):
             inner = _source_column((*inside, VALUE), position, value, policy, source) if key == STRING else None
-            return inner and SourceColumn(name, position, dim, MAP, data_type, value=inner)
+            return inner and SourceColumn(name, position, dim, MAP, data_type, value=inner, spelling=policy.spelling)
         case DecimalType():
-            is_split = _is_split_mode(policy, source)
-            return SourceColumn(name, position, dim, "decimal", data_type, has_booleans_as_numbers=is_split)
+            return SourceColumn(
+                *(name, position, dim, "decimal", data_type),
+                has_booleans_as_numbers=_is_split_mode(policy, source),
+                spelling=policy.spelling,
+            )
     if str(data_type) not in _TYPE_ORDER:
         return None
     above = [source[:length] for length in range(len(source) + 1)]

@@ -98,7 +98,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"exclude": ["a"]},
     {"mask": ["b"]},
     {"detect_dates": True},
-    {"evolve": "new_columns"},
+    {"evolve": "split"},
     {"partition_by": ["id"]},
     {"samples": "none"},
     {"max_columns": 4},

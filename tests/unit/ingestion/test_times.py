@@ -62,6 +62,27 @@ def test_a_text_column_keeps_the_spelling(tmp_path: Path) -> None:
     assert not done.verification.converted
 
 
+@pytest.mark.parametrize(
+    ("values", "options"),
+    [
+        ([5, SPELLINGS[0], "soon"], {"detect_dates": True}),
+        ([1.5, SPELLINGS[5], "soon"], PINNED),
+        ([10**30, SPELLINGS[1], "soon"], PINNED),
+        (["2024-07-02T03:04:05", "soon", 5.5], PINNED | {"time_zone": "Asia/Kathmandu"}),
+        (["20240702T030405", "soon", 1.5], {"pins": {"t": "timestamp_ntz"}}),
+        ([[1], SPELLINGS[0], "soon"], {"detect_dates": True}),
+        ([{"t": SPELLINGS[0]}, [{"t": "soon"}], {"t": 5}], {"detect_dates": True}),
+        ([[SPELLINGS[0]], [5], ["soon"], [[SPELLINGS[2]]]], {"detect_dates": True}),
+    ],
+)
+def test_a_spelling_beside_columns_of_numbers_and_text(
+    tmp_path: Path, values: list[Any], options: dict[str, Any]
+) -> None:
+    """A column of numbers has the count of the same instant, and a column of text the spelling."""
+    done = load(tmp_path, values, date_spellings="any", **options)
+    assert done.records == len(values)
+
+
 def test_spellings_in_csv(tmp_path: Path) -> None:
     source = tmp_path / "a.csv"
     source.write_text("t,n\n" + "".join(f'"{text}",7\n' for text in SPELLINGS), encoding="utf-8")

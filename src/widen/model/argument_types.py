@@ -73,9 +73,17 @@ def ensure_argument_types(function: Callable[..., object], arguments: Mapping[st
             requirement = _requirement(parameter, expected)
             if isinstance(arguments[name], str) and has_type([arguments[name]], expected):
                 requirement += f" A list has brackets: {name}={[arguments[name]]}."
-            raise InvalidOption(option=name, value=arguments[name], expected=requirement)
+            raise InvalidOption(option=name, value=_to_shown(arguments[name]), expected=requirement)
         if name in arguments and not _is_path(expected) and _has_surrogate(arguments[name]):
             raise InvalidOption(option=name, value=arguments[name], expected="Must be Unicode text.")
+
+
+def _to_shown(value: object) -> object:
+    """Return what an error shows of an argument: only its type if it has rows of data."""
+    return type(value).__name__ if any(hasattr(value, name) for name in _HAS_ROWS) else value
+
+
+_HAS_ROWS = ("__arrow_c_stream__", "__arrow_c_array__", "__array__")
 
 
 @cache

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 import widen
@@ -104,6 +105,13 @@ def test_a_message_shows_the_beginning_of_a_large_value() -> None:
     assert len(caught.value.message) < 400
     assert caught.value.message.endswith("… (138,890 characters).")
     assert len(pickle.loads(pickle.dumps(caught.value)).fields["value"]) == 10_000
+
+
+@pytest.mark.parametrize("value", [pa.table({"name": ["secret"]}), pa.array(["secret"])])
+def test_a_message_shows_no_rows(value: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"'{type(value).__name__}'") as caught:
+        call(value)
+    assert "secret" not in str(caught.value)
 
 
 def test_an_unknown_argument_is_told_with_the_nearest_one() -> None:

@@ -371,6 +371,8 @@ def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Cal
     with translate_catalog_errors(location):
         try:
             return transaction.commit_transaction()
+        except UnsupportedFeatureForWrite:  # of the metadata, before anything is sent to the catalog
+            raise
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
             if _is_not_executed(error):
                 raise
@@ -507,6 +509,9 @@ class IcebergTransaction:
         staged.mark_visible()
         try:
             self.transaction.commit_transaction()
+        except UnsupportedFeatureForWrite:  # of the metadata, before anything is sent to the catalog
+            self._undo(staged)
+            raise
         except Exception as error:  # a catalog may raise errors of any library, before or after it has committed
             conflict = self._to_outcome(error)
             if conflict is None:

@@ -19,7 +19,8 @@ from pyiceberg.types import LongType
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.errors import AmbiguousColumns, InvalidOption, TableError
+from widen.errors import AmbiguousColumns, InvalidOption, UnsupportedFeatureForWrite
+from widen.iceberg import table_commit
 from widen.iceberg.catalog import to_table_name
 
 
@@ -134,17 +135,24 @@ def test_changed_rows_keep_their_ids(tmp_path: Path) -> None:
     assert lineage(tmp_path)[-1]["_row_id"] > 2
 
 
-def test_what_pyiceberg_would_drop_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_sqlite", [True, False])
+def test_what_pyiceberg_would_drop_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_sqlite: bool
+) -> None:
+    """Whatever the catalog is: nothing was sent to it, so the outcome is known."""
     load(tmp_path, {"id": 1}, format_version=3)
     name = to_table_name("ns.t", tmp_path / "catalog.db")
     path = Path(name.load().metadata_location.removeprefix("file://"))
     stored = json.loads(path.read_text())
     path.write_text(json.dumps(stored | {"encryption-keys": [{"key-id": "k", "encrypted-key-metadata": "eA=="}]}))
-    with pytest.raises(TableError, match="encryption-keys"):
+    monkeypatch.setattr(table_commit, "_is_sqlite", lambda _: is_sqlite)
+    files = {*path.parents[1].rglob("*")}
+    with pytest.raises(UnsupportedFeatureForWrite, match="encryption-keys"):
         opened(tmp_path).set_properties({"owner": "shop"})
-    with pytest.raises(TableError, match="encryption-keys"):
+    with pytest.raises(UnsupportedFeatureForWrite, match="encryption-keys"):
         load(tmp_path, {"id": 2})
     assert json.loads(path.read_text()).keys() == {*stored, "encryption-keys"}
+    assert {*path.parents[1].rglob("*.*")} <= files
 
 
 def test_a_column_that_is_named_like_the_row_ids_stops_changes_of_rows_until_it_is_renamed(tmp_path: Path) -> None:

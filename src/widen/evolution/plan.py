@@ -605,7 +605,12 @@ def find_unmatched(
 
 
 def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
-    """Yield the option and the field of every rule, without those derived for file fields."""
+    """Yield the option and the field of every rule, without those derived for file fields and envelopes."""
+    again = (
+        frozenset[Path]()
+        if policy.envelope is None
+        else frozenset(policy.envelope.again(policy.masked | policy.excluded))
+    )
     for option, sources in (
         (_MASK, policy.masked),
         (_EXCLUDE, policy.excluded),
@@ -616,7 +621,7 @@ def _rules(policy: Policy) -> Iterator[tuple[str, Path]]:
     ):
         for source in sources:
             is_of_file = len(source) == 1 and source[0].rstrip(SIGN) in policy.file_fields
-            if source not in (ANYWHERE, (UNCHANGED,), (UPDATE_DESCRIPTION,)) and not is_of_file:
+            if source not in (ANYWHERE, (UNCHANGED,), (UPDATE_DESCRIPTION,), *again) and not is_of_file:
                 yield option, source
 
 

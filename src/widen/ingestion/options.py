@@ -120,6 +120,10 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
         policy = replace(policy, pins={(UNCHANGED,): Mode.WIDEN, **policy.pins})
     if policy.envelope is not None and policy.envelope.form is EventForm.MONGODB:
         policy = replace(policy, pins={(UPDATE_DESCRIPTION,): TextForm.JSON, **policy.pins})
+    if policy.envelope is not None:
+        excluded = policy.excluded.union(policy.envelope.again(policy.excluded))
+        masked = policy.masked.union(policy.envelope.again(policy.masked)) - excluded
+        policy = replace(policy, masked=masked, excluded=excluded)
     return policy
 
 

@@ -35,6 +35,7 @@ from widen.json.change_streams import (
     split_spanner,
 )
 from widen.json.document import BOM, InvalidJson, parse_document, split_text
+from widen.model.column_path import Path
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""
@@ -155,6 +156,8 @@ class Envelope:
         has_schemas: Whether documents may have a schema part; see `widen.json.connect`.
         form: Where an event has its rows; all but states ignore the paths to them.
         fields: The fields of events, for the forms whose updates may have the changed fields only.
+        copies: Where events have a row, or fields of it, again.
+        changes: Where they have its values in texts, or under other names.
     """
 
     name: str
@@ -172,6 +175,16 @@ class Envelope:
     has_schemas: bool = False
     form: EventForm = EventForm.STATES
     fields: frozenset[str] = frozenset()
+    copies: tuple[str, ...] = ()
+    changes: tuple[tuple[str, ...], ...] = ()
+
+    def again(self, sources: Iterable[Path]) -> Iterator[Path]:
+        """Yield where records have the values of fields of their rows again."""
+        sources = list(sources)
+        for name in self.copies:
+            yield from ((f"{PREFIX}{name}", *source) for source in sources)
+        if sources:
+            yield from ((f"{PREFIX}{first}", *below) for first, *below in self.changes)
 
     @property
     def has_unchanged(self) -> bool:
@@ -206,6 +219,7 @@ DEBEZIUM = Envelope(
     has_position=True,
     unavailable=(UNAVAILABLE,),
     has_schemas=True,
+    changes=(("source", "query"), ("patch",), ("updateDescription", "updatedFields")),
 )
 
 MAXWELL = Envelope(
@@ -217,6 +231,8 @@ MAXWELL = Envelope(
     deletes=frozenset({"delete"}),
     ignores=frozenset({"bootstrap-start", "bootstrap-complete"})
     | {f"{what}-{change}" for what in ("table", "database") for change in ("create", "alter", "drop")},
+    copies=("old",),
+    changes=(("query",),),
 )
 
 CANAL = Envelope(
@@ -228,6 +244,8 @@ CANAL = Envelope(
     deletes=frozenset({"DELETE"}),
     truncates=frozenset({"TRUNCATE"}),
     ignores=frozenset({"CREATE", "ALTER", "ERASE", "RENAME", "CINDEX", "DINDEX", "QUERY", "TIDB_WATERMARK"}),
+    copies=("old",),
+    changes=(("sql",),),
 )
 
 DMS = Envelope(
@@ -240,6 +258,7 @@ DMS = Envelope(
     truncates=frozenset({"truncate-table"}),
     ignores=frozenset({"create-table", "drop-table", "rename-table", "add-column", "drop-column", "rename-column"})
     | {"column-type-change"},
+    copies=("before-image",),
 )
 
 DATASTREAM = Envelope(
@@ -263,6 +282,8 @@ MONGODB = Envelope(
     form=EventForm.MONGODB,
     fields=frozenset({"_id", "operationType", "clusterTime", "wallTime", "ns", "nsType", "to", "documentKey"})
     | {"fullDocument", "fullDocumentBeforeChange", "updateDescription", "lsid", "txnNumber", "collectionUUID"},
+    copies=("fullDocumentBeforeChange",),
+    changes=(("updateDescription", "updatedFields"),),
 )
 
 SQLSERVER = Envelope(

@@ -88,11 +88,12 @@ OTHERS: tuple[str, ...] = (
 )
 """The other properties."""
 
-_BY_FOLDED: Mapping[str, str] = {key.lower(): key for key in (*SWITCHES, *OTHERS)}
+_BY_FOLDED: Mapping[str, str] = {key.lower(): key for key in (*SWITCHES, *OTHERS, TYPE_WIDENING_INTENT)}
 
 
 def canonical_key(key: str) -> str:
-    """Return a key as it is stored: the key of a Delta property in Delta's spelling, any other key unchanged.
+    """Return a key as it is stored: that of a property of Delta Lake, or `TYPE_WIDENING_INTENT`, in its own spelling,
+    any other key unchanged.
 
     Source: Delta Spark, which also keeps the name of a constraint as given
 
@@ -107,7 +108,7 @@ def canonical_key(key: str) -> str:
 
 
 def is_property(key: str) -> bool:
-    """Return whether a key is a property of Delta Lake, compared without case."""
+    """Return whether a key is a property of Delta Lake or `TYPE_WIDENING_INTENT`, compared without case."""
     return key.lower() in _BY_FOLDED
 
 

@@ -144,6 +144,12 @@ def test_the_property_has_one_value(tmp_path: Path) -> None:
         widen.create_table(tmp_path / "t", "id int", properties={"widen.typeWidening": "true"})
 
 
+def test_the_property_is_known_in_any_spelling(tmp_path: Path) -> None:
+    table = widen.create_table(tmp_path / "t", "id int, v int", properties={"Widen.typewidening": "whenNeeded"})
+    assert table.properties == dict([INTENT])
+    assert table.unset_properties(["WIDEN.TYPEWIDENING"]).properties == {}
+
+
 def test_dropping_the_feature_of_a_table_that_never_had_it_forgets_the_intent(tmp_path: Path) -> None:
     table = load(tmp_path, "a", 1)
     table.drop_feature("typeWidening")

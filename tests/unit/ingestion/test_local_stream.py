@@ -390,7 +390,8 @@ def test_a_backlog_that_is_too_large_starts_spark(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(engine, "_most_bytes", lambda: 20)
     with pytest.raises(SparkUnavailable, match="there is none"):
         start(tmp_path, spark=session, engine=None).wait()
-    assert reasons == ["the source has 27 B, more than 20 B"]
+    (reason,) = reasons
+    assert reason.startswith("the source has 27 B, more than 20 B")  # without the kernel, also how much it allows
     assert stream(tmp_path, engine="local") == [(1, 3)]
     assert numbers(tmp_path) == Counter(range(1, 5))
 

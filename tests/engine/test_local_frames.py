@@ -131,7 +131,7 @@ def test_a_missing_package_is_named(table: Table, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(PackageMissing) as caught:
         table.to_polars()
     assert caught.value.message == "This call needs the package polars, which is not installed."
-    assert caught.value.advice == "Install it with: pip install polars"
+    assert caught.value.advice == "Install it with: pip install 'polars'"
 
 
 def test_unified_rows_are_those_of_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class PackageMissing(RequestError):
 
     code = "WIDEN_PACKAGE_MISSING"
     template = "This call needs the package {package}, which is not installed."
-    hint = "Install it with: pip install {package}"
+    hint = "Install it with: pip install '{package}'"
 
 
 class UnsupportedSpark(RequestError):

@@ -125,7 +125,7 @@ def first_row_ids(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None
 
     Source: Iceberg's table specification, "First Row ID Inheritance"
     """
-    in_file, ids = _position_of_id(ice_manifest.DATA_FILE_TYPE[_ROW_IDS]), dict[str, int]()
+    in_file, ids = position_of(ice_manifest.DATA_FILE_TYPE[ROW_IDS]), dict[str, int]()
     for manifest in read_listed_manifests(metadata, io, snapshot):
         if manifest.content == ice_manifest.ManifestContent.DATA:
             files = (entry.data_file for entry in read_listed_entries(metadata, io, manifest) if _is_live(entry))
@@ -145,7 +145,7 @@ def read_listed_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapsho
         return []
     types = {-1: ice_manifest.ManifestFile, 508: ice_manifest.PartitionFieldSummary}
     enums = {517: ice_manifest.ManifestContent}
-    path, schema = snapshot.manifest_list, ice_manifest.MANIFEST_LIST_FILE_SCHEMAS[_ROW_IDS]
+    path, schema = snapshot.manifest_list, ice_manifest.MANIFEST_LIST_FILE_SCHEMAS[ROW_IDS]
     manifests: list[ManifestFile] = _read_avro(io, path, schema, types, enums)
     _ensure_specs(metadata, manifests, path)
     return manifests
@@ -172,10 +172,10 @@ def read_listed_entries(metadata: TableMetadata, io: FileIO, manifest: ManifestF
     """
     types = {-1: ice_manifest.ManifestEntry, 2: ice_manifest.DataFile}
     enums = {0: ice_manifest.ManifestEntryStatus, 101: ice_manifest.FileFormat, 134: ice_manifest.DataFileContent}
-    entries = _read_avro(io, manifest.manifest_path, ice_manifest.MANIFEST_ENTRY_SCHEMAS[_ROW_IDS], types, enums)
+    entries = _read_avro(io, manifest.manifest_path, ice_manifest.MANIFEST_ENTRY_SCHEMAS[ROW_IDS], types, enums)
     _ensure_in_range(entries, manifest.manifest_path, len(metadata.specs()[manifest.partition_spec_id].fields))
-    following = manifest[_position_of_id(ice_manifest.MANIFEST_LIST_FILE_STRUCTS[_ROW_IDS])]
-    in_file = _position_of_id(ice_manifest.DATA_FILE_TYPE[_ROW_IDS])
+    following = manifest[position_of(ice_manifest.MANIFEST_LIST_FILE_STRUCTS[ROW_IDS])]
+    in_file = position_of(ice_manifest.DATA_FILE_TYPE[ROW_IDS])
     is_data = manifest.content == ice_manifest.ManifestContent.DATA
     for entry in entries:
         ice_manifest._inherit_from_manifest(entry, manifest)
@@ -192,15 +192,16 @@ def _is_live(entry: ManifestEntry) -> bool:
 
 def has_row_lineage(metadata: TableMetadata) -> bool:
     """Return whether the rows of a table have ids."""
-    return metadata.format_version >= _ROW_IDS
+    return metadata.format_version >= ROW_IDS
 
 
-_ROW_IDS, _FIRST_ROW_ID = 3, "first_row_id"
+ROW_IDS, _FIRST_ROW_ID = 3, "first_row_id"
 """The format version whose files have ids, and the name of the id of the first one."""
 
 
-def _position_of_id(struct: Any) -> int:
-    return [field.name for field in struct.fields].index(_FIRST_ROW_ID)
+def position_of(struct: Any, name: str = _FIRST_ROW_ID) -> int:
+    """Return where a record of a manifest or of a manifest list has a field."""
+    return [field.name for field in struct.fields].index(name)
 
 
 def _read_avro(io: FileIO, path: str, schema: Schema, types: Mapping[int, Any], enums: Mapping[int, Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from widen.errors import UnsupportedFeatureForWrite
-from widen.iceberg.metadata_files import read_listed_entries, read_listed_manifests
+from widen.iceberg.metadata_files import ROW_IDS, position_of, read_listed_entries, read_listed_manifests
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ ice_snapshots = import_lazily("pyiceberg.table.snapshots")
 ice_typedef = import_lazily("pyiceberg.typedef")
 snapshot_updates = import_lazily("pyiceberg.table.update.snapshot")
 table_update = import_lazily("pyiceberg.table.update")
-
-ROW_IDS = 3
-"""The format version whose rows have ids."""
 
 # ---- metadata -------------------------------------------------------------------------------------
 
@@ -313,8 +310,8 @@ def _with_counts(entries: Mapping[str, str], vectors: Sequence[int]) -> dict[str
 
 def _vector_of(entry: ManifestEntry) -> str | None:
     """Return the data file that a deletion vector is for."""
-    file = entry.data_file
-    return cast("str | None", file[_position("referenced_data_file")]) if len(file) > _LAST_PLAIN else None
+    struct = ice_manifest.DATA_FILE_TYPE[ROW_IDS]
+    return cast("str | None", entry.data_file[position_of(struct, "referenced_data_file")])
 
 
 def _entry(file: DataFile, status: Any, snapshot_id: int | None, known: ManifestEntry | None = None) -> ManifestEntry:
@@ -329,15 +326,6 @@ def _entry(file: DataFile, status: Any, snapshot_id: int | None, known: Manifest
             data_file=file,
         ),
     )
-
-
-_LAST_PLAIN = 16
-"""The number of fields of a data file in the format versions without row ids; the others follow them."""
-
-
-@cache
-def _position(name: str) -> int:
-    return [each.name for each in ice_manifest.DATA_FILE_TYPE[ROW_IDS].fields].index(name)
 
 
 def _with_row_id(record: Any) -> Any:
@@ -406,7 +394,7 @@ def _list_writer() -> type[Any]:
 
         def prepare_manifest(self, manifest_file: ManifestFile) -> ManifestFile:
             listed: ManifestFile = super().prepare_manifest(manifest_file)
-            at = len(ice_manifest.MANIFEST_LIST_FILE_STRUCTS[ROW_IDS].fields) - 1
+            at = position_of(ice_manifest.MANIFEST_LIST_FILE_STRUCTS[ROW_IDS])
             if listed.content == ice_manifest.ManifestContent.DATA and listed[at] is None:
                 listed[at] = self.following
                 self.following += (listed.added_rows_count or 0) + (listed.existing_rows_count or 0)

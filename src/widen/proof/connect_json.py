@@ -9,22 +9,16 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
-from typing import Final
 
 from widen.json.dialect import Dialect
 from widen.proof.json_reader import (
-    MAX_DEPTH,
     Json,
     NumberToken,
-    depth_of,
-    read_json,
     split_into_records,
     to_text,
 )
-from widen.proof.typed_json import TypedJson, spell_day
+from widen.proof.typed_json import TypedJson, read_record, spell_day
 
-_NOT_JSON: Final = object()
-_MARK = b"\xef\xbb\xbf"
 _KAFKA, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 _PLACEHOLDER = b"__debezium_unavailable_value"
 
@@ -64,8 +58,8 @@ class ConnectJson:
         if b"payload" not in text and b"\\u" not in text:
             yield text
             return
-        value = _read(text)
-        if not isinstance(value, dict):
+        value = read_record(text)
+        if value is None:
             for part in split_into_records(text, allows_nan=True):
                 yield from [text] if part == text else self.read(part)
             return
@@ -162,17 +156,6 @@ class ConnectJson:
         # With the rule error there is no load with such a time.
         finer = fraction if fraction[6:].strip("0") and not self._cuts else fraction[:6]
         return f"{day}T{clock}" + (f".{finer}Z" if finer.strip("0") else "Z")
-
-
-def _read(text: bytes) -> Json:
-    try:
-        value = read_json(text.removeprefix(_MARK).decode())
-        if b"\\u" in text:
-            to_text(value).encode()  # half of a surrogate pair has no bytes
-        has_depth = text.count(b"{") + text.count(b"[") > MAX_DEPTH
-        return _NOT_JSON if has_depth and depth_of(value) > MAX_DEPTH else value
-    except (ValueError, RecursionError):
-        return _NOT_JSON
 
 
 def _integer(value: Json) -> str:

@@ -39,11 +39,11 @@ class TypedJson:
 
     def read(self, text: bytes) -> Iterator[bytes]:
         """Yield the texts in plain JSON for a text, which may have several records; another text as it is."""
-        value = _read(text)
-        if isinstance(value, dict):
-            plain = self._inside(value)
+        record = read_record(text)
+        if record is not None:
+            plain = self._inside(record)
             # Where nothing is wrapped, the text stays as it is, with its spaces.
-            yield text if plain == value else to_text(plain).encode()
+            yield text if plain == record else to_text(plain).encode()
         else:
             for part in split_into_records(text, allows_nan=True):
                 yield from [text] if part == text else self.read(part)
@@ -90,15 +90,17 @@ class TypedJson:
         return _bytes(value) if word == "binary" else _AS_IT_IS
 
 
-def _read(text: bytes) -> Json:
+def read_record(text: bytes) -> dict[str, Json] | None:
+    """Return the record that a text is; None for other JSON, and for one that is nested too deeply."""
     try:
         value = read_json(text.removeprefix(_MARK).decode())
         if b"\\u" in text:
             to_text(value).encode()  # half of a surrogate pair has no bytes
         has_depth = text.count(b"{") + text.count(b"[") > MAX_DEPTH
-        return _AS_IT_IS if has_depth and depth_of(value) > MAX_DEPTH else value
+        is_record = isinstance(value, dict) and not (has_depth and depth_of(value) > MAX_DEPTH)
+        return value if is_record else None
     except (ValueError, RecursionError):
-        return _AS_IT_IS
+        return None
 
 
 def _number(value: Json) -> Json:

@@ -65,6 +65,6 @@ def test_records_below_a_path_in_a_dialect_and_in_envelopes(tmp_path: Path) -> N
         3,
         [
             ("id", "is a string, not an integer", 1),
-            ("the record", "is not a record: operation odd does not change a row", 1),
+            ("the record", "is not a change: operation odd does not change a row", 1),
         ],
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from widen.evolution.policy import Policy
 from widen.json.connect import ConnectReader, DeclaredTypes, widest_decimal
 from widen.json.dialect import DialectReader
+from widen.json.document import not_a_document, not_a_record
 from widen.json.envelope import to_record_path
 from widen.json.field_rules import SIGN, VERSION_FIELDS
 from widen.json.kinds import DECIMAL_WORD, LONG_WORD, MAX_DIGITS, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
@@ -27,7 +28,7 @@ from widen.json.record_path import RecordFinder
 from widen.model.column_path import Path
 from widen.model.types import LONG, DataType, DecimalType, StructType
 from widen.schema.source_metadata import role_of, source_key
-from widen.sources.file_ranges import TextGroup, record_too_long
+from widen.sources.file_ranges import TextGroup, TextStage, record_too_long
 
 
 class PlacedRecords(NamedTuple):
@@ -82,7 +83,9 @@ class RecordStages:
             group: The group of the texts.
         """
         records, refused = PlacedRecords(texts, positions), RefusedRecords([], [], [])
-        if self._finder is not None and not group.is_found:
+        if group.stage is TextStage.RECORD:
+            return records, refused
+        if self._finder is not None and group.stage is TextStage.SOURCE:
             records, refused = self._find(self._finder, records, is_whole=group.is_whole)
         if self._dialect is not None:
             pairs = zip(*records, strict=True)
@@ -108,6 +111,24 @@ class RecordStages:
                     if found.reason:
                         refused.reasons.append(found.reason)
         return records, refused
+
+
+def stage_of_reason(reason: str) -> TextStage:
+    """Return what a text in a quarantine is: a record that broke a rule, or a text that a stage has refused.
+
+    Args:
+        reason: Why it is there.
+    """
+    return next((stage for begin, stage in _REFUSALS if reason.startswith(begin)), TextStage.RECORD)
+
+
+_REFUSALS = (
+    (not_a_document(""), TextStage.SOURCE),
+    (not_a_record("JSON", ""), TextStage.FOUND),
+    ("not JSON: ", TextStage.FOUND),
+    ("not an envelope: ", TextStage.FOUND),
+    ("not a change: ", TextStage.FOUND),
+)
 
 
 def find_row_fields(schema: StructType) -> list[str]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.batches.excluded_fields import no_deletes_by
-from widen.batches.record_stages import RecordStages
+from widen.batches.record_stages import RecordStages, stage_of_reason
 from widen.batches.text_tasks import (
     MISSING_FIELDS,
     NOTE,
@@ -55,7 +55,7 @@ from widen.proof.source_reader import FileTasks, FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
 from widen.schema.source_metadata import source_key
 from widen.sources.csv_dialect import FieldGroup
-from widen.sources.file_ranges import FILE, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts, is_small, to_frame
+from widen.sources.file_ranges import FILE, KEPT_PARTS, PART, RAW_SCHEMA, TEXT, WHOLE, RawTexts, is_small, to_frame
 from widen.sources.listing import SourceFile, unusable_source
 from widen.spark.engine import LocalFrame, Rows, Session, is_local, require_spark
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
@@ -497,10 +497,7 @@ def _staged_records(
                     pairs = zip(found, at, strict=True)
                     read = [(*each, place) for text, place in pairs for each in envelopes.read(text)]
                     bad = [each for each in read if each[1]]
-                    reasons = [
-                        reason if reason.startswith("not ") else f"not a record: {reason}" for _, reason, _ in bad
-                    ]
-                    yield [text for text, *_ in bad], [place for *_, place in bad], reasons
+                    yield [text for text, *_ in bad], [place for *_, place in bad], [reason for _, reason, _ in bad]
                     found = [text for text, reason, _ in read if not reason]
                     at = [place for _, reason, place in read if not reason]
                 yield found, at, None
@@ -724,21 +721,19 @@ def quarantined_texts(rows: Rows) -> Rows:
     Args:
         rows: Rows of the quarantine. Those without a text name files that cannot be read.
     """
-    if isinstance(rows, LocalFrame):
-        return rows.mapInArrow(_to_raw_texts, None).mapInArrow(_restore_bytes, RAW_SCHEMA)
-    rows = rows.where(F.col("text").isNotNull())
-    origin_name = F.concat_ws("#", F.coalesce("file", F.lit("")), F.coalesce("position", F.lit(0)))
-    text, part = F.col("text").cast("binary"), F.lit(0).cast("bigint")
-    raw = rows.select(text.alias(TEXT), origin_name.alias(FILE), part.alias(PART), F.lit(False).alias(WHOLE))
-    return raw.mapInArrow(_restore_bytes, RAW_SCHEMA)
+    return (rows if isinstance(rows, LocalFrame) else rows.select(*ORIGIN_FIELDS)).mapInArrow(_to_raw_texts, RAW_SCHEMA)
 
 
 def _to_raw_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield texts with the bytes that they stand for, so that a corrupt text is not escaped once more."""
     for batch in batches:
         rows = batch.filter(pc.is_valid(batch.column("text")))
-        texts, count = rows.column("text").cast(pa.binary()), rows.num_rows
-        parts, whole = pa.repeat(pa.scalar(0, pa.int64()), count), pa.repeat(pa.scalar(False), count)
-        yield pa.RecordBatch.from_arrays([texts, _to_names(rows), parts, whole], names=[TEXT, FILE, PART, WHOLE])
+        texts = [corrupt_text_to_bytes(text) for text in rows.column("text").to_pylist()]
+        reasons = rows.column("reason").to_pylist()
+        parts = [KEPT_PARTS[stage_of_reason(reason or "")] for reason in reasons]
+        arrays = [pa.array(texts, pa.binary()), _to_names(rows), pa.array(parts, pa.int64())]
+        arrays.append(pa.repeat(pa.scalar(False), len(texts)))
+        yield pa.RecordBatch.from_arrays(arrays, names=[TEXT, FILE, PART, WHOLE])
 
 
 def _to_names(rows: pa.RecordBatch) -> pa.Array:
@@ -761,13 +756,6 @@ def _keep_files(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         numbers = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         columns = [rows.column("text"), _to_names(rows), numbers, rows.column("reason")]
         yield pa.RecordBatch.from_arrays(columns, names=ORIGIN_FIELDS)
-
-
-def _restore_bytes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield texts with the bytes that they stand for, so that a corrupt text is not escaped once more."""
-    for batch in batches:
-        texts = [corrupt_text_to_bytes(text.decode()) for text in batch.column(TEXT).to_pylist()]
-        yield batch.set_column(0, TEXT, pa.array(texts, pa.binary()))
 
 
 def with_original_positions(quarantined_records: Rows) -> Rows:

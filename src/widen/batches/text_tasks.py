@@ -61,6 +61,7 @@ from widen.sources.file_ranges import (
     CSV_RANGES_PART,
     FILE,
     FOUND_PART,
+    KEPT_STAGES,
     PART,
     RANGES_PART,
     REFUSED_PART,
@@ -68,6 +69,7 @@ from widen.sources.file_ranges import (
     WHOLE,
     RawTexts,
     TextGroup,
+    TextStage,
     found_group,
     read_range_groups,
     read_refused,
@@ -412,11 +414,13 @@ class _TextTask:
                 else:
                     records, refused = self._stages.apply(texts, part, positions)
                     yield from self._read_declared_times()
-                    yield from self._run_records(*records)
+                    yield from self._run_records(*records, are_rows=texts.stage is TextStage.RECORD)
                     yield from self._run_refused(*refused)
 
-    def _run_records(self, texts: list[bytes], positions: list[RecordPosition]) -> Iterator[pa.RecordBatch]:
-        if self._envelopes is not None:
+    def _run_records(
+        self, texts: list[bytes], positions: list[RecordPosition], *, are_rows: bool
+    ) -> Iterator[pa.RecordBatch]:
+        if self._envelopes is not None and not are_rows:
             yield from self._run_envelopes(self._envelopes, texts, positions)
         else:
             yield from self._run_texts(texts, positions)
@@ -848,6 +852,9 @@ def read_record_groups(
             if group.part == REFUSED_PART:
                 for each in map(read_refused, group.texts):
                     yield TextGroup(group.file, each.part, False, each.texts, each.lines, each.reasons)
+                continue
+            if group.part in KEPT_STAGES:
+                yield replace(group, part=0, stage=KEPT_STAGES[group.part])
                 continue
             if group.part == FOUND_PART:
                 for text in group.texts:

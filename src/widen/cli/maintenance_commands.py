@@ -24,7 +24,7 @@ from widen.cli.ingest_commands import stop_requested
 from widen.cli.output import note, progress, show, show_json, show_line
 from widen.errors import HandoverUnproven, InvalidOption, OptionConflict, ProtectedVersionsRemain, RetentionNotExpired
 from widen.errors.family import printable_lines
-from widen.ingestion.ingest_options import NanOptions
+from widen.ingestion.ingest_options import KeptTextOptions
 from widen.model.display import Step
 
 if TYPE_CHECKING:
@@ -457,7 +457,7 @@ def _fold_preview(result: FoldResult, samples: list[str]) -> Iterator[Renderable
 def replay_command(
     quarantine: Annotated[str, typer.Argument(help="The quarantine, e.g. orders_quarantine.")],
     into: shared_options.Into,
-    nan: NanOptions,
+    settings: KeptTextOptions,
     call: shared_options.CallOptions,
     catalog: shared_options.Catalog = None,
     branch: Annotated[
@@ -472,7 +472,7 @@ def replay_command(
     ensure_replayable(quarantine, into, **place)
     with progress("looking at the table") as update:
         spark = output.choose_session(call.engine_name, update)
-        result = replay(quarantine, into, **place, **nan, spark=spark, progress=update)
+        result = replay(quarantine, into, **place, **settings, spark=spark, progress=update)
     output.note_engine(spark)
     if call.json:
         show_json(result.to_value())

@@ -131,6 +131,14 @@ class EventOptions(SessionOptions, total=False):
         "why the load failed. An error that it raises after the commit is a `PostCommitFailed`.")]
 
 
+_Nanos = Annotated[str, Option(
+    "What becomes of times with nanoseconds that microseconds do not hold, in Parquet, Avro and data in memory: "
+    "``error``, ``truncate`` (the digits after the microseconds are cut) or ``text`` (records with one have the "
+    "field as text). Times that microseconds hold stay times.",
+    default="error", choices=("error", "truncate", "text"),
+    help="What becomes of times with nanoseconds that microseconds do not hold: an error, cut off, or text.")]
+
+
 class ReadOptions(TypedDict, total=False):
     """How records are read."""
 
@@ -149,12 +157,7 @@ class ReadOptions(TypedDict, total=False):
         "would write them; otherwise they stay strings. 12.50 becomes a number only with ``numbers``.",
         default=False,
         help="Read CSV values as numbers and booleans where that is exact.")]
-    nanos: Annotated[str, Option(
-        "What becomes of times with nanoseconds that microseconds do not hold, in Parquet, Avro and data in memory: "
-        "``error``, ``truncate`` (the digits after the microseconds are cut) or ``text`` (records with one have the "
-        "field as text). Times that microseconds hold stay times.",
-        default="error", choices=("error", "truncate", "text"),
-        help="What becomes of times with nanoseconds that microseconds do not hold: an error, cut off, or text.")]
+    nanos: _Nanos
     integral_doubles: Annotated[str, Option(
         "What becomes of columns of floats in Parquet and data in memory of which each value is an integer or NaN, as "
         "pandas writes integers with missing values: ``keep`` (the default), or ``convert`` them to ``bigint``, with "
@@ -187,6 +190,12 @@ class NanOptions(TypedDict, total=False):
         help="Read NaN, Infinity and -Infinity in JSON as doubles; otherwise a record with one is corrupt.")]
 
 
+_Config = Annotated[str | PathLike[str] | None, Option(
+    "A TOML file with settings of the schema; arguments override it.",
+    metavar="FILE",
+    help="A TOML file with these options.")]
+
+
 class GrowthOptions(NumberOptions, total=False):
     """How the schema may grow."""
 
@@ -205,10 +214,7 @@ class GrowthOptions(NumberOptions, total=False):
         "``widen`` gets it with its first type change. Iceberg tables need no switch.",
         help="Turn on type widening with the commit, for a Delta table without it, and timestampNtz for "
         "times without a time zone. Clients without these table features then refuse the table.")]
-    config: Annotated[str | PathLike[str] | None, Option(
-        "A TOML file with settings of the schema; arguments override it.",
-        metavar="FILE",
-        help="A TOML file with these options.")]
+    config: _Config
     pins: Annotated[Mapping[str, str] | None, Option(
         "A mode, ``text``, ``json``, ``map`` or a type for single fields, by their path.",
         metavar="FIELD=WHAT", flag="--pin",
@@ -532,8 +538,17 @@ class StreamOptions(
         "Called with the result of each interval.")]
 
 
-class ReplayOptions(BranchOptions, EngineOptions, FieldOptions, total=False):
+class KeptTextOptions(NanOptions, DocumentOptions, total=False):
+    """How the texts of a quarantine hold records."""
+
+    config: _Config
+    nanos: _Nanos
+
+
+class ReplayOptions(BranchOptions, EngineOptions, PolicyOptions, total=False):
     """The arguments of `replay`."""
+
+    nanos: _Nanos
 
 
 class ContractOptions(

@@ -88,9 +88,6 @@ def replay(source: str | PathLike[str], into: str | PathLike[str], **options: Un
     Source: docs/evolution-rules.md#d12
     """
     _, policy = parse_options(options)
-    # The quarantine has records without their envelopes. What a schema part has decoded is plain, and stays as it is.
-    dialect = policy.dialect if policy.dialect is not None and policy.dialect.has_schemas else None
-    policy = replace(policy, envelope=None, dialect=dialect, record_path=None)
     of_table = {name: options[name] for name in declared(BranchOptions)}  # type: ignore[literal-required]
     table = find_table(into, options["storage_options"], **of_table)
     request = BatchRequest(table=table, policy=policy, progress=options["progress"])

@@ -113,6 +113,11 @@ def not_a_record(kind: str, why: str) -> str:
     return f"not {'an' if kind[0] in 'AO' else 'a'} {kind} record: {why}"
 
 
+def not_a_document(why: str) -> str:
+    """Return why a text has no records below a path."""
+    return f"not a JSON document with records: {why}"
+
+
 def corrupt_words(count: int, *reasons: str) -> tuple[str, str]:
     """Return what texts are called that could not be read, and what is wrong with them: JSON and CSV have lines.
 
@@ -128,7 +133,7 @@ def corrupt_words(count: int, *reasons: str) -> tuple[str, str]:
     return "record" if count == 1 else "records", "could not be read"
 
 
-_OF_LINES = (not_a_record("JSON", ""), not_a_record("CSV", ""))
+_OF_LINES = (not_a_record("JSON", ""), not_a_document(""), not_a_record("CSV", ""))
 
 JsonDocument: TypeAlias = Any
 """A dict, list, str, JsonNumber, JsonText, bool or None; the items of dicts and lists are also documents.

@@ -379,9 +379,9 @@ class EnvelopeReader:
                 yield record, ""
         except _NotAnEnvelopeError as error:
             if error.reason:
-                yield text, error.reason
+                yield text, _explain(error.reason)
         except NotAChangeError as error:
-            yield text, error.reason
+            yield text, _explain(error.reason)
         except msgspec.DecodeError as error:
             is_json = isinstance(error, msgspec.ValidationError)
             parts = split_text(text, allows_nan=self._allows_nan)
@@ -490,6 +490,11 @@ _TRUNCATE = (
     "the source, and load the rest."
 )
 _SKIP_TRUNCATIONS = " Debezium leaves such events out with skipped.operations=t, which is its default."
+
+
+def _explain(reason: str) -> str:
+    """Return why a text has no record, in words that `widen.batches.record_stages.stage_of_reason` knows."""
+    return reason if reason.startswith("not ") else f"not a change: {reason}"
 
 
 def _read_changes(form: EventForm, event: dict[str, msgspec.Raw], op: Operation) -> Iterable[EventRow]:

@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple, NoReturn
 import msgspec
 
 from widen.errors import CorruptFile, InvalidOption
-from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, not_a_record
+from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, not_a_document, not_a_record
 
 PARENT = "_parent_"
 """Stands before the names of fields that records keep from the levels above."""
@@ -188,9 +188,9 @@ class RecordFinder:
             while cursor.find_document():
                 found += [batch.to_texts() for batch in _Scan(cursor, self._path).object(0)]
         except _EndedError:
-            return [FoundTexts([text], not_a_record("JSON", "it ends inside of a value"))]
+            return [FoundTexts([text], not_a_document("it ends inside of a value"))]
         except _DamagedError as error:
-            return [FoundTexts([text], not_a_record("JSON", f"{error.reason} at byte {error.offset + 1:,}"))]
+            return [FoundTexts([text], not_a_document(f"{error.reason} at byte {error.offset + 1:,}"))]
         return found
 
     def stream(self, file: BinaryIO, name: str) -> Iterator[FoundTexts]:
@@ -291,7 +291,7 @@ class _Scan:
             if is_large:
                 raise _DamagedError(f"{reason}, in the document that ends", cursor.offset)
             cursor.at = start
-            yield _PathBatch([cursor.value()], reason=not_a_record("JSON", reason))
+            yield _PathBatch([cursor.value()], reason=not_a_document(reason))
         return b"".join(kept)
 
     def _below(self, level: int, *, is_large: bool) -> Generator[_PathBatch, None, str]:

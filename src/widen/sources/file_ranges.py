@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from itertools import groupby, pairwise
 from math import ceil
@@ -632,6 +633,22 @@ RANGES_PART, CSV_RANGES_PART, REFUSED_PART, FOUND_PART = -1, -2, -3, -4
 `RefusedTexts`; and in rows with `FoundTexts`."""
 
 
+class TextStage(Enum):
+    """What a text is, on its way from a source to a record."""
+
+    SOURCE = "source"
+    """A document, as the source has it."""
+    FOUND = "found"
+    """What was found below a path: plain or typed JSON, or an event in its envelope."""
+    RECORD = "record"
+    """A record, as the table takes it."""
+
+
+KEPT_PARTS = {TextStage.SOURCE: -5, TextStage.FOUND: -6, TextStage.RECORD: -7}
+"""The values of `PART` in rows with a text of a quarantine."""
+KEPT_STAGES = {part: stage for stage, part in KEPT_PARTS.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class TextGroup:
     """Adjacent texts of one file.
@@ -642,7 +659,7 @@ class TextGroup:
         is_whole: Whether each text is a whole file or one record.
         lines: The line of each text in the file; None if the texts are all the lines of the file.
         reasons: Why each text is not a record; None if they have to be parsed.
-        is_found: Whether the texts are those below a path, and not the documents that have them.
+        stage: What the texts are.
     """
 
     file: str
@@ -651,13 +668,13 @@ class TextGroup:
     texts: list[bytes]
     lines: Sequence[int] | None = None
     reasons: Sequence[str] | None = None
-    is_found: bool = False
+    stage: TextStage = TextStage.SOURCE
 
 
 def found_group(file: str, found: FoundTexts) -> TextGroup:
     """Return texts below a path as adjacent texts of a file."""
     reasons = [found.reason] * len(found.texts) if found.reason else None
-    return TextGroup(file, 0, False, found.texts, reasons=reasons, is_found=True)
+    return TextGroup(file, 0, False, found.texts, reasons=reasons, stage=TextStage.FOUND)
 
 
 class RefusedTexts(msgspec.Struct, frozen=True, array_like=True):

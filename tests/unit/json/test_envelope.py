@@ -247,7 +247,7 @@ def test_a_document_of_mongodb_is_the_object_in_its_string() -> None:
     assert inserted["_id"] == {"$numberLong": "1004"}
     assert updated["first_name"] == "Ada Maria"
     ((_, why),) = rows(json.dumps(MONGODB[2]))
-    assert why == "operation d needs the row in before, which is missing or null"
+    assert why == "not a change: operation d needs the row in before, which is missing or null"
 
 
 def test_tombstones_have_no_record() -> None:
@@ -268,10 +268,10 @@ def test_several_envelopes_in_a_text() -> None:
         ('{"id": 1}', "not an envelope: it has no operation in op"),
         ('{"op": 1, "after": {}}', "not an envelope: it has no operation in op"),
         ('{"payload": 7}', "not an envelope: payload is not an object"),
-        ('{"op": "m", "message": {}}', "operation m does not change a row"),
-        ('{"op": "c", "after": null}', "operation c needs the row in after, which is missing or null"),
-        ('{"op": "u", "after": "{"}', "after is a string, but not one of an object"),
-        ('{"op": "c", "after": {"_op": 1}}', "the row has a field _op, which is the name of a field of the envelope"),
+        ('{"op": "m", "message": {}}', "not a change: operation m does not change a row"),
+        ('{"op": "c", "after": null}', "not a change: operation c needs the row in after, which is missing or null"),
+        ('{"op": "u", "after": "{"}', "not a change: after is a string, but not one of an object"),
+        ('{"op": "c", "after": {"_op": 1}}', "not a change: the row has a field _op, which is the name of a field of the envelope"),
     ],
 )
 def test_other_documents_are_refused_with_the_reason(text: str, why: str) -> None:
@@ -297,7 +297,7 @@ def test_an_envelope_with_a_key_twice_is_kept_whole(text: str) -> None:
 
 def test_the_string_of_a_document_has_each_key_once() -> None:
     ((_, why),) = rows(json.dumps({"op": "c", "after": '{"_id": 1, "_id": 2}'}))
-    assert why == "after is a string, but not one of an object: the key '_id' appears twice in one object"
+    assert why == "not a change: after is a string, but not one of an object: the key '_id' appears twice in one object"
 
 
 def test_a_truncation_refuses_the_batch() -> None:
@@ -327,12 +327,12 @@ def test_another_shape_by_its_paths() -> None:
 def test_operations_may_be_integers() -> None:
     own = Envelope("op", (), "data", "data", ("op",), frozenset({1, 2}), frozenset({3}))
     assert rows('{"op": 3, "data": {"id": 1}}', own) == [({"id": 1, "_op": 3}, "")]
-    assert rows('{"op": -0, "data": {"id": 1}}', own)[0][1] == "operation 0 does not change a row"
+    assert rows('{"op": -0, "data": {"id": 1}}', own)[0][1] == "not a change: operation 0 does not change a row"
     for op in ('"3"', "true", "3.0", "null", "[3]", str(10**30)):
         text = f'{{"op": {op}, "data": {{"id": 1}}}}'
         assert rows(text, own) in (
             [(text, "not an envelope: it has no integer in op")],
-            [(text, f"operation {op} does not change a row")],
+            [(text, f"not a change: operation {op} does not change a row")],
         )
 
 
@@ -432,7 +432,7 @@ def test_the_events_of_other_tools(shape: str) -> None:
     for op in without_row:
         assert rows(json.dumps(tool_event(shape, op)), envelope) == []
     ((_, why),) = rows(json.dumps(tool_event(shape, "other", ROW)), envelope)
-    assert why == "operation other does not change a row"
+    assert why == "not a change: operation other does not change a row"
     ((_, why),) = rows(json.dumps(tool_event(shape, changes[0])), envelope)
     assert "missing or null" in why
     assert envelope.deletes <= set(changes)

@@ -86,7 +86,7 @@ def test_several_documents_in_a_text() -> None:
     ],
 )
 def test_a_document_without_records_is_corrupt_as_it_is(text: bytes, reason: str) -> None:
-    assert find(text) == [(text, f"not a JSON record: {reason}")]
+    assert find(text) == [(text, f"not a JSON document with records: {reason}")]
     assert prove(text, parse_record_path("Records[*]")) == [(text, False)]
 
 
@@ -94,9 +94,9 @@ def test_only_the_object_in_which_the_path_ends_is_corrupt() -> None:
     text = b'{"a":[{"b":[{"c":1}]},{"x":1},7,null,{"b":5}]}'
     assert find(text, "a[*].b[*]") == [
         (b'{"c":1}', ""),
-        (b'{"x":1}', "not a JSON record: it has no a[*].b[*]"),
+        (b'{"x":1}', "not a JSON document with records: it has no a[*].b[*]"),
         (b"7", "not a JSON record: an item of a[*] is not an object"),
-        (b'{"b":5}', "not a JSON record: a[*].b is not a list"),
+        (b'{"b":5}', "not a JSON document with records: a[*].b is not a list"),
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_field_twice_is_not_lost() -> None:
     assert find(b'{"Records":[{"a":1}],"Records":[{"a":2}]}') == [(b'{"a":1}', ""), (b'{"a":2}', "")]
     assert find(b'{"x":1,"Records":[{"a":1}],"x":2}', keep=None) == [(b'{"a":1,"_parent_x":1,"_parent_x":2}', "")]
     assert find(b'{"Records":[],"Records":5}') == [
-        (b'{"Records":[],"Records":5}', "not a JSON record: Records is not a list")
+        (b'{"Records":[],"Records":5}', "not a JSON document with records: Records is not a list")
     ]
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
+from decimal import Decimal
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +20,7 @@ from engine.test_keyed_proof import FORMATS, open_keyed
 from engine.test_keys import drifting_records, record
 from engine.test_row_versions import partial_records
 from support.covering import TRIES_ALL, covering
+from widen.changes import deleted_keys
 from widen.changes.deleted_keys import KeyLists
 from widen.errors import InvalidOption
 from widen.spark import ship
@@ -161,3 +165,13 @@ def test_the_proof_finds_deleted_keys_itself(
         writer.setattr(KeyLists, "add", lambda lists, *_: lists.head)
         assert not is_proved(record(2, 5, 5, "d"))
     assert is_proved(record(2, 6, 6, "d"), record(3, 1, 7))
+    write = deleted_keys._write_here
+    for at, key in enumerate(("n:8", "n:99"), 1):  # it lists a deletion that nothing made, of a key of the batch or of another one
+        more = {"__widen_key_0": key, "__widen_number": Decimal(9)}
+        with monkeypatch.context() as writer:
+            writer.setattr(deleted_keys, "_write_here", partial(write_more, write, more))
+            assert not is_proved(record(8, at, 8), record(9, at, 9, "d"))
+
+
+def write_more(write: Any, more: dict[str, Any], store: Any, folder: str, keys: pa.Table) -> Any:
+    return write(store, folder, pa.concat_tables([keys, pa.Table.from_pylist([more], schema=keys.schema)]))

@@ -6,7 +6,7 @@ Source: docs/guide/keys.md#deletes
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol
 
@@ -105,6 +105,25 @@ class Deletion(NamedTuple):
     def order(self) -> str | None:
         """The sequence of the deletion as a text."""
         return self.text if self.number is None else str(self.number)
+
+
+def are_kept(before: Set[Deletion], after: Set[Deletion], *, every: bool) -> bool:
+    """Return whether a version lists the deletions of the version before, and no others.
+
+    Args:
+        every: Whether each deletion of a key is kept, and not only the newest one.
+    """
+    missing = before - after
+    if after - before or not missing or every:
+        return not (after - before or missing)
+    newest: dict[str, Deletion] = {}
+    for each in before:
+        newest[each.key] = max(newest.get(each.key, each), each, key=_age)
+    return missing.isdisjoint(newest.values())
+
+
+def _age(deletion: Deletion) -> tuple[Decimal, bytes]:
+    return deletion.number or Decimal(0), (deletion.text or "").encode()
 
 
 def read_deletions(listing: DeletionListing | None, limit: int | None = KEY_LIST_BYTES) -> Iterator[Deletion] | None:

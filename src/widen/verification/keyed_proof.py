@@ -39,7 +39,7 @@ from widen.model.types import (
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
-from widen.proof.deletion_lists import DeletionListing, read_deletions
+from widen.proof.deletion_lists import Deletion, DeletionListing, are_kept, read_deletions
 from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
@@ -57,6 +57,7 @@ from widen.verification.keyed_proof_frames import (
     LISTED,
     ORIGINS,
     OTHERS_CHANGED,
+    OTHERS_LISTED,
     QUARANTINED,
     RECORD,
     SEQUENCE,
@@ -184,13 +185,17 @@ class LocalKeyedProof:
         keys = pc.unique(records[KEY]).drop_null()
         table = _TableReader(reader, self.schema, self.policy, keys)
         before, after = table.read(self.versions)
-        deleted, listed = (_deletions(each, reader, table) for each in (self.deleted, self.listed))
+        (deleted, others), (listed, other_listed) = (
+            _deletions(each, reader, table) for each in (self.deleted, self.listed)
+        )
         judge = _Judge(reader, keys, records, before, after, deleted, listed, limit)
         totals, places = judge.judge(self._quarantined(reader, limit))
         if self.versions.before is None:
             totals["extra"] += table.others_after
         elif table.has_other_changes:
             places.append(OTHERS_CHANGED)
+        if not are_kept(others, other_listed, every=self.rules.history):
+            places.append(OTHERS_LISTED)
         count, values, exact, converted, lost, extra = (totals[name] for name in TOTALS)
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
 
@@ -201,18 +206,23 @@ class LocalKeyedProof:
         return cast("list[dict[str, Any]]", self.quarantined.mapInArrow(task, None).toArrow().to_pylist())
 
 
-def _deletions(listing: DeletionListing | None, reader: KeyReader, table: _TableReader) -> pa.Table:
-    """Return the deletions of the keys of a batch."""
+def _deletions(
+    listing: DeletionListing | None, reader: KeyReader, table: _TableReader
+) -> tuple[pa.Table, set[Deletion]]:
+    """Return the deletions of the keys of a batch, and those of other keys."""
     columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
+    others: set[Deletion] = set()
     found = read_deletions(listing)
     if found is None:
         raise NotLocal("so many keys were deleted")
     for each in found:
         code = table.code_of(listed_key(each.key, len(reader.rules.key)))
-        if code is not None:
+        if code is None:
+            others.add(each)
+        else:
             columns[_CODE].append(code)
             columns[SEQUENCE].append(reader.listed_sequence(each))
-    return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)]))
+    return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)])), others
 
 
 def prove_here(
@@ -624,7 +634,7 @@ class _Judge:
         return pc.and_(is_right, same_count), winner.filter(is_version)
 
     def _are_listed(self) -> pa.Array:
-        """Return which keys have their deletions in the list of the new version; see `judge_key`."""
+        """Return which keys have their deletions in the list of the new version, and no others; see `judge_key`."""
         count, reader = len(self.keys), self.reader
         if not reader.family:
             return pa.repeat(pa.scalar(True), count)
@@ -635,16 +645,18 @@ class _Judge:
             pa.table({_CODE: one_array(each[_CODE]), _RANK: rank}).filter(pc.greater(rank, 0))
             for each, rank in zip(sides, ranks, strict=True)
         ]
-        gone = pa.concat_tables(tables[:2])
+        gone, in_list = pa.concat_tables(tables[:2]), tables[2]
+        width = max((pc.max(rank).as_py() or 0 for rank in ranks), default=0) + 1
+        wanted, found = (one_array(pc.add(pc.multiply(each[_CODE], width), each[_RANK])) for each in (gone, in_list))
+        wrong = [in_list[_CODE].filter(pc.invert(pc.is_in(found, value_set=wanted)))]
         if reader.rules.history:
-            width = max((pc.max(rank).as_py() or 0 for rank in ranks), default=0) + 1
-            places = (pc.add(pc.multiply(each[_CODE], width), each[_RANK]) for each in (gone, tables[2]))
-            wanted, found = map(one_array, places)
-            missing = one_array(gone[_CODE]).filter(pc.invert(pc.is_in(wanted, value_set=found)))
-            return pc.invert(pc.is_in(count_up(count), value_set=missing))
-        last, listed, row = (_by_code(each, count, _RANK, "max") for each in (gone, *tables[2:]))
-        is_listed = pc.or_(pc.greater_equal(pc.fill_null(listed, 0), last), pc.greater(pc.fill_null(row, 0), last))
-        return pc.fill_null(is_listed, True)
+            wrong.append(gone[_CODE].filter(pc.invert(pc.is_in(wanted, value_set=found))))
+        else:
+            last, listed, row = (_by_code(each, count, _RANK, "max") for each in (gone, *tables[2:]))
+            is_listed = pc.or_(pc.greater_equal(pc.fill_null(listed, 0), last), pc.greater(pc.fill_null(row, 0), last))
+            wrong.append(count_up(count).filter(pc.invert(pc.fill_null(is_listed, True))))
+        found_wrong = pa.concat_arrays([one_array(each) for each in wrong])
+        return pc.invert(pc.is_in(count_up(count), value_set=found_wrong))
 
     def _without_exceptions(self, is_right: pa.Array, quarantined: Sequence[Mapping[str, Any]]) -> pa.Array:
         """Return the flags without keys that have records without a sequence, or records in the quarantine."""

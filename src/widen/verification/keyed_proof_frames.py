@@ -157,6 +157,7 @@ _JUDGED = ", ".join(
 _BATCH_ROWS = 10_000
 
 OTHERS_CHANGED = "rows of keys that the batch does not have were changed"
+OTHERS_LISTED = "the list of deleted keys was changed for keys that the batch does not have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +214,7 @@ class KeyedProof:
             task = partial(quarantined_rows, reader, self.schema, self.policy, limit)
             texts = self.quarantined.select(SOURCE_TEXT).mapInArrow(task, _DDL)
             frames.append(texts.withColumn(IS_DELETE, F.lit(False)))
-        for kind, listing in ((DELETED, self.deleted), (LISTED, self.listed)):
-            if listing is not None:
-                listed = _read_listing(records.sparkSession, listing)
-                listed = listed.mapInArrow(partial(_deleted_rows, reader, limit, wanted, kind), _DDL)
-                frames.append(listed.withColumn(IS_DELETE, F.lit(kind == DELETED)))
+        frames += self._read_deletions(reader, limit, wanted, records.sparkSession)
         rows = reduce(DataFrame.unionAll, frames).drop(_JSON, _FLAG).repartition(KEY).sortWithinPartitions(KEY)
         judged = rows.mapInArrow(partial(_judge_task, reader), _JUDGED)
         sums = [F.coalesce(F.sum(name), F.lit(0)) for name in (*TOTALS, *_OTHER_TOTALS)]
@@ -233,6 +230,22 @@ class KeyedProof:
         elif (was, was_count) != (now, now_count):
             places.append(OTHERS_CHANGED)
         return Verification(count, values, exact, converted, lost, tuple(places), extra, share)
+
+    def _read_deletions(
+        self, reader: KeyReader, limit: int, wanted: frozenset[bytes] | None, spark: SparkSession
+    ) -> Iterator[DataFrame]:
+        """Yield the deletions in both lists: of the keys of the batch, and of others where the lists may differ."""
+        old, new = ({} if each is None else each.files() for each in (self.deleted, self.listed))
+        # Mostly the new list has the files of the old one, which nobody changes, and those of this load.
+        added = {path: size for path, size in new.items() if path not in old}
+        is_same = old.keys() <= new.keys()
+        parts = [(DELETED, self.deleted, old, is_same), (LISTED, self.listed, added, False)]
+        parts.append((LISTED, self.listed, {path: new[path] for path in new.keys() & old.keys()}, is_same))
+        for kind, listing, files, is_ours in parts:
+            if listing is not None and files:
+                task = partial(_deleted_rows, reader, limit, wanted if is_ours else None, kind)
+                rows = _read_listing(spark, listing, files).mapInArrow(task, _DDL)
+                yield rows.withColumn(IS_DELETE, F.lit(kind == DELETED))
 
     def _with_deletes(self, records: DataFrame) -> DataFrame:
         """Add whether a record deletes: as the proof finds out, or else as Spark does.
@@ -257,14 +270,14 @@ class KeyedProof:
 _LISTED = StructType((Field(LISTED_KEY, STRING), Field(NUMBER, DecimalType(38, 18)), Field(TEXT, STRING)))
 
 
-def _read_listing(spark: SparkSession, listing: DeletionListing) -> DataFrame:
-    """Return the deletions in a list, where a key may occur more than once."""
+def _read_listing(spark: SparkSession, listing: DeletionListing, files: Mapping[str, int]) -> DataFrame:
+    """Return the deletions in some files of a list, where a key may occur more than once."""
     metadata = Metadata(id="keys", schema_string=to_json(_LISTED), partition_columns=())
     store = cast("LogStore", listing.store)
     view = new_snapshot(store, TableConfiguration(Protocol(min_reader_version=1, min_writer_version=2), metadata))
     adds = [
         Add(path=path, partition_values={}, size=size, modification_time=0, data_change=True)
-        for path, size in listing.files().items()
+        for path, size in files.items()
     ]
     return read_data_files(spark, store, view, concat_files([from_adds(adds)]))
 
@@ -827,17 +840,21 @@ def _are_listed(
 ) -> bool:
     """Return whether the new version lists the deletions of a key, so that no late record brings its row back.
 
+    It must not list others: they would keep late records out that nothing has deleted.
+
     With history it lists each of them, else at least the newest if the key has no newer row.
 
     Args:
         gone: The records of the batch that delete the key, and its deletions before.
     """
-    if not reader.family or not gone:
+    if not reader.family:
         return True
     times, known, rows = ({reader.order(row[SEQUENCE]) for row in each} for each in (gone, listed, after))
+    if not known <= times:
+        return False
     if reader.rules.history:
         return times <= known
-    last = max(times)
+    last = max(times, default=())
     return bool(last <= max(known, default=()) or last < max(rows, default=()))
 
 

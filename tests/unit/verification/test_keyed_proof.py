@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -14,6 +17,7 @@ from widen.changes import deleted_keys, keyed_load
 from widen.evolution.key_rules import KeyRules
 from widen.model.types import LONG, STRING, Field, StructType
 from widen.verification.keyed_proof import find_proof_obstacle
+from widen.verification.keyed_proof_frames import OTHERS_LISTED
 
 SCHEMA = StructType((Field("op", STRING), Field("n", LONG)))
 
@@ -26,11 +30,11 @@ def test_what_only_spark_proves_is_known_before_the_load() -> None:
     assert find_proof_obstacle(KeyRules(key, (("n",),), "upper(op) = 'D'"), SCHEMA) is not None
 
 
-def load(folder: Path, *records: dict[str, Any], delete_when: str = "op = 'd'") -> widen.Verification:
+def load(folder: Path, *records: dict[str, Any], delete_when: str = "op = 'd'", **words: Any) -> widen.Verification:
     source = folder / "in.json"
     source.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     done = widen.ingest(
-        str(source), str(folder / "t"), key=["id"], sequence_by="s", delete_when=delete_when, verify=True
+        str(source), str(folder / "t"), key=["id"], sequence_by="s", delete_when=delete_when, verify=True, **words
     )
     assert done.verification is not None
     return done.verification
@@ -51,6 +55,60 @@ def test_a_deleted_key_that_the_writer_misses_is_found(tmp_path: Path, monkeypat
         patch.setattr(deleted_keys, "_read_here", lambda *_: empty)
         assert load(tmp_path, late).extra == 1
     assert widen.Table(str(tmp_path / "t")).to_arrow().num_rows == 2
+
+
+LISTS = {
+    "a key whose row stays": {"__widen_key_0": "n:2", "__widen_number": Decimal(9)},
+    "a key that no row has": {"__widen_key_0": "n:7", "__widen_number": Decimal(9)},
+    "a later time": {"__widen_key_0": "n:1", "__widen_number": Decimal(4)},
+    "an earlier time": {"__widen_key_0": "n:1", "__widen_number": Decimal(1)},
+}
+"""Deletions that no record makes."""
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("history", [False, True])
+@pytest.mark.parametrize("name", LISTS)
+def test_a_deletion_that_is_listed_though_nothing_deleted_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, history: bool
+) -> None:
+    words = {"history": history}
+    assert load(tmp_path, {"id": 1, "s": 1, "op": "u"}, {"id": 2, "s": 1, "op": "u"}, **words).is_clean
+    write = deleted_keys._write_here
+
+    def write_more(store: Any, folder: str, keys: pa.Table) -> Any:
+        more = pa.Table.from_pylist([LISTS[name]], schema=keys.schema)
+        return write(store, folder, pa.concat_tables([keys, more]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deleted_keys, "_write_here", write_more)
+        assert not load(tmp_path, {"id": 1, "s": 3, "op": "d"}, {"id": 3, "s": 1, "op": "u"}, **words).is_clean
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("history", [False, True])
+def test_a_deletion_that_a_later_list_has_lost_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, history: bool
+) -> None:
+    words = {"history": history}
+    for key in (1, 2):
+        assert load(tmp_path, {"id": key, "s": 3, "op": "d"}, **words).is_clean
+    put = deleted_keys.KeyLists._put
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            deleted_keys.KeyLists,
+            "_put",
+            lambda self, known, *rest: put(self, msgspec.structs.replace(known, files=known.files[1:]), *rest),
+        )
+        found = load(tmp_path, {"id": 3, "s": 3, "op": "d"}, **words)
+    assert found.places == (OTHERS_LISTED,)
+
+
+@pytest.mark.usefixtures("here")
+def test_lists_that_are_merged_are_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deleted_keys, "MAX_LISTS", 2)
+    for at in range(1, 8):
+        assert load(tmp_path, {"id": at % 3, "s": at, "op": "d"}, {"id": 9, "s": at, "op": "u"}).is_clean
 
 
 @pytest.mark.usefixtures("here")

@@ -271,7 +271,10 @@ def test_several_envelopes_in_a_text() -> None:
         ('{"op": "m", "message": {}}', "not a change: operation m does not change a row"),
         ('{"op": "c", "after": null}', "not a change: operation c needs the row in after, which is missing or null"),
         ('{"op": "u", "after": "{"}', "not a change: after is a string, but not one of an object"),
-        ('{"op": "c", "after": {"_op": 1}}', "not a change: the row has a field _op, which is the name of a field of the envelope"),
+        (
+            '{"op": "c", "after": {"_op": 1}}',
+            "not a change: the row has a field _op, which is the name of a field of the envelope",
+        ),
     ],
 )
 def test_other_documents_are_refused_with_the_reason(text: str, why: str) -> None:

@@ -485,7 +485,9 @@ def _staged_records(
     """Yield the texts of records with their places, and texts that are not records with their reasons."""
     positions, stages = RecordPositions(), RecordStages(policy, policy.max_record_bytes)
     envelope = policy.envelope
-    envelopes = None if envelope is None else EnvelopeReader(envelope, allows_nan=policy.allows_nan)
+    envelopes = None
+    if envelope is not None:
+        envelopes = EnvelopeReader(envelope, allows_nan=policy.allows_nan, dialect=policy.dialect)
     for group in read_record_groups(batches, policy.max_record_bytes, policy.record_path):
         for part in group.to_text_groups() if isinstance(group, FieldGroup) else (group,):
             for texts, places in positions.texts(part):

@@ -378,7 +378,9 @@ class _TextTask:
         envelope, allows_nan = spec.policy.envelope, spec.policy.allows_nan
         known = find_row_fields(spec.schema)
         self._envelopes = (
-            None if envelope is None else EnvelopeReader(envelope, allows_nan=allows_nan, row_fields=known)
+            None
+            if envelope is None
+            else EnvelopeReader(envelope, allows_nan=allows_nan, row_fields=known, dialect=spec.policy.dialect)
         )
         self._prior: Observation | None = None
         self.will_replan = self._has_excess_keys = False

@@ -150,8 +150,10 @@ def read_mongodb(event: Fields, op: object) -> EventRow:
     exact = _value(said.get("disambiguatedPaths"))
     names = {path: _top_level(path, exact) for path in (*updated, *removed)}
     truncated = said.get("truncatedArrays")
-    if not (_is_null(truncated) or _value(truncated) == []) or None in names.values():
-        raise NotAChangeError(f"the update changes parts of a field, which rows cannot keep: {_FULL}")
+    parts = [path.partition(".")[0] for path, name in names.items() if name is None]
+    if not (_is_null(truncated) or _value(truncated) == []) or parts:
+        field = f"the field {parts[0]}" if parts else "an array"
+        raise NotAChangeError(f"the update has only a part of {field}, and its row may lack the other parts: {_FULL}")
     row = {"_id": key["_id"], **{names[path] or "": value for path, value in updated.items()}}
     return EventRow(row, position, frozenset(names[path] or "" for path in removed))
 

@@ -48,6 +48,8 @@ class Dialect:
         root: The field that has the record, where it is the only one of its document; empty for none.
         has_schemas: Whether each document says its types in a schema part, see `widen.json.connect`.
         nanos: With schema parts, what becomes of times that microseconds do not hold: error, truncate or text.
+        for_texts: The dialect of rows that an event has as texts, as MongoDB's connectors write them; None if it is the
+            same.
     """
 
     name: str
@@ -55,6 +57,17 @@ class Dialect:
     root: str = ""
     has_schemas: bool = False
     nanos: str = "error"
+    for_texts: Dialect | None = None
+
+    @property
+    def of_plain(self) -> Dialect:
+        """The same for documents that are plain already, but for the rows that they have as texts."""
+        return Dialect(self.name, (), for_texts=self.for_texts or self)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether documents are plain JSON, but for the rows that they have as texts."""
+        return not self.kinds and not self.has_schemas
 
 
 def build_dialect(name: str, values: Mapping[str, str], root: str = "", option: str = "dialect") -> Dialect:
@@ -116,12 +129,14 @@ _FIRESTORE = {
     "mapValue": "object:fields",
 }
 
+_MONGODB_DIALECT = build_dialect("mongodb", _MONGODB)
+
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
-        "mongodb": build_dialect("mongodb", _MONGODB),
+        "mongodb": _MONGODB_DIALECT,
         "dynamodb": build_dialect("dynamodb", _DYNAMODB, "Item"),
         "firestore": build_dialect("firestore", _FIRESTORE),
-        "connect": Dialect("connect", (), has_schemas=True),
+        "connect": Dialect("connect", (), has_schemas=True, for_texts=_MONGODB_DIALECT),
     }
 )
 """The dialects that a caller can name."""

@@ -34,6 +34,7 @@ from widen.json.change_streams import (
     read_sqlserver,
     split_spanner,
 )
+from widen.json.dialect import Dialect, DialectReader
 from widen.json.document import BOM, InvalidJson, parse_document, split_text
 from widen.model.column_path import Path
 
@@ -343,9 +344,18 @@ class EnvelopeReader:
 
     Args:
         row_fields: The fields of rows that the table knows: an event with the changed fields only leaves the others.
+        dialect: The dialect of the documents. Where an event has its row as a text, only this reader sees the values.
     """
 
-    def __init__(self, envelope: Envelope, *, allows_nan: bool = False, row_fields: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        envelope: Envelope,
+        *,
+        allows_nan: bool = False,
+        row_fields: Iterable[str] = (),
+        dialect: Dialect | None = None,
+    ) -> None:
+        self._dialect = None if dialect is None else DialectReader(dialect.for_texts or dialect)
         self._envelope, self._allows_nan = envelope, allows_nan
         said = {PREFIX + name for name in envelope.fields} | {POSITION, UNCHANGED}
         self._row_fields = [name for name in row_fields if name not in said]
@@ -426,8 +436,15 @@ class EnvelopeReader:
         rows = decode_items(fields.get(name, msgspec.Raw(b"null")))
         if not rows:
             raise _NotAnEnvelopeError(f"operation {op} needs a row in {name}, which is empty")
-        texts = [_to_row(each, name, op, allows_nan=self._allows_nan) for each in rows]
-        return [self._record(text, fields, op) for text in texts]
+        return [self._record(self._to_row(each, name, op), fields, op) for each in rows]
+
+    def _to_row(self, raw: msgspec.Raw, name: str, op: Operation) -> bytes:
+        """Return the row in a field as the text of an object; MongoDB's connector writes it as a string."""
+        if bytes(raw)[:1] != b'"' or self._dialect is None:
+            return _to_row(raw, name, op, allows_nan=self._allows_nan)
+        # The dialect may turn texts into NaN.
+        (row,) = self._dialect.read(_to_row(raw, name, op, allows_nan=True))
+        return _to_row(msgspec.Raw(msgspec.json.encode(row.decode())), name, op, allows_nan=self._allows_nan)
 
     def _record(self, row: bytes, fields: Mapping[str, msgspec.Raw], op: Operation) -> bytes:
         envelope = self._envelope

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import md5
 from typing import TypeAlias
 from uuid import UUID
@@ -28,17 +29,23 @@ from widen.json.envelope import (
 from widen.json.field_rules import VERSION_FIELDS
 from widen.model.types import StructType
 from widen.proof.json_reader import Json, NumberToken, Scan, read_records, scan_for, split_into_records
-from widen.proof.typed_json import spell_day
+from widen.proof.typed_json import TypedJson, spell_day
 from widen.schema.source_metadata import role_of, source_key
 
 
 def read_envelopes(
-    text: bytes, envelope: Envelope, *, allows_nan: bool = False, columns: Sequence[str] = ()
+    text: bytes,
+    envelope: Envelope,
+    *,
+    allows_nan: bool = False,
+    columns: Sequence[str] = (),
+    texts: TypedJson | None = None,
 ) -> Iterator[dict[str, Json] | bytes]:
     """Yield the row of each envelope in a text; a text that is not an envelope as it is, a tombstone not at all.
 
     Args:
         columns: The fields that the table has columns for: an event that says only what it changes keeps the others.
+        texts: Reads the rows that events have as texts; None if they are plain JSON.
     """
     text = text.removeprefix(b"\xef\xbb\xbf").strip()
     if not text or text == b"null":
@@ -47,16 +54,23 @@ def read_envelopes(
     if documents is not None:
         scan = scan_for(allows_nan=allows_nan)
         if envelope.form is EventForm.STATES:
-            rows = _rows_of(documents[0], envelope, scan)
+            rows = _rows_of(documents[0], envelope, partial(_scan_text, scan, texts))
         else:
             rows = ChangeStreamReader(envelope, scan, columns).rows(documents[0])
         yield from [text] if rows is None else rows
         return
     parts = split_into_records(text, allows_nan=allows_nan)
     for part in parts if parts != [text] else ():
-        yield from read_envelopes(part, envelope, allows_nan=allows_nan, columns=columns)
+        yield from read_envelopes(part, envelope, allows_nan=allows_nan, columns=columns, texts=texts)
     if parts == [text]:
         yield text
+
+
+def _scan_text(scan: Scan, texts: TypedJson | None, text: str) -> Json:
+    if texts is None:
+        return scan(text)
+    (plain,) = texts.read(text.encode())
+    return scan(plain.decode())
 
 
 def is_row_of(envelope: Envelope, record: Mapping[str, Json]) -> bool:

@@ -251,7 +251,9 @@ class SourceDigester:
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout, limit: int = ALL) -> None:
         self._copy = partial(SourceDigester, schema, policy, layout, limit)
         self._path, self._typed = policy.record_path, typed_json_of(policy.dialect)
-        policy = replace(with_times_of_columns(schema, policy), dialect=None)  # the readers get plain JSON
+        # The readers get plain JSON.
+        left = None if policy.dialect is None else policy.dialect.of_plain
+        policy = replace(with_times_of_columns(schema, policy), dialect=left)
         self._make_encoder, self._sum = partial(SourceEncoder, schema, policy, layout), DigestSum(limit)
         # Python reads what the native reader does not know: a sample of the fields, envelopes, and defaults.
         is_plain = not layout.has_sample and policy.envelope is None and not read_defaults(schema)

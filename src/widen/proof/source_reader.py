@@ -19,7 +19,7 @@ from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.conditions import ExcludedCondition
-from widen.proof.connect_json import typed_json_of
+from widen.proof.connect_json import typed_json_of, typed_json_of_texts
 from widen.proof.csv_reader import CsvForm
 from widen.proof.envelope_reader import fields_of_columns, is_row_of, read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
@@ -75,6 +75,7 @@ class SourceReader:
             policy.record_path is not None,
             typed_json_of(policy.dialect),
         )
+        self._row_texts = typed_json_of_texts(policy.dialect)
         # The quarantine has the text alone.
         self._keeps_corrupt = policy.keeps_corrupt and not policy.refuses_nulls
         self._fast = FastReader(self._expectation)
@@ -101,7 +102,8 @@ class SourceReader:
             yield from self.read_exactly(text, file_values)
 
     def _read_envelopes(self, text: bytes, envelope: Envelope, file_values: FileValues) -> Iterator[ExpectedRow]:
-        for row in read_envelopes(text, envelope, allows_nan=self._allows_nan, columns=self._columns):
+        nan, columns, texts = self._allows_nan, self._columns, self._row_texts
+        for row in read_envelopes(text, envelope, allows_nan=nan, columns=columns, texts=texts):
             if isinstance(row, bytes):
                 yield from self.read_refused(row, file_values)
             else:

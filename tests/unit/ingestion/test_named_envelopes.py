@@ -118,3 +118,59 @@ def test_ignored_operations_in_a_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"kind": "ping"}\n{"kind": "set", "row": {"id": 1}}\n{"kind": "pong"}\n')
     result = widen.ingest(tmp_path / "a.json", tmp_path / "t", config=tmp_path / "own.toml", verify=True)
     assert (result.records, result.corrupt) == (1, 1)
+
+
+BSON: dict[str, Any] = {
+    "n": {"$numberLong": "9007199254740993"},
+    "price": {"$numberDecimal": "12.50"},
+    "rate": {"$numberDouble": "NaN"},
+    "at": {"$date": {"$numberLong": "1565546054692"}},
+    "lines": [{"sku": {"$oid": "5d505646cf6d4fe581014ab2"}, "q": {"$numberInt": "2"}}],
+    "note": 'a "quoted" ä',
+}
+
+
+@pytest.mark.parametrize("part", [False, True], ids=["plain", "schema part"])
+@pytest.mark.parametrize("nan", [True, False], ids=["NaN", "no NaN"])
+def test_rows_that_events_have_as_text_are_read_in_their_dialect(tmp_path: Path, *, part: bool, nan: bool) -> None:
+    """Debezium's connector for MongoDB writes the document as a string, in extended JSON."""
+    events: list[dict[str, Any]] = []
+    for number in range(4):
+        row = {"_id": {"$numberLong": str(number)}, **BSON}
+        if not nan or number % 2:
+            del row["rate"]
+        state = json.dumps(row, indent=number or None)
+        events.append({"op": "c", "before": None, "after": state, "source": {"connector": "mongodb", "ord": number}})
+    events.append(
+        {"op": "d", "before": events[0]["after"], "after": None, "source": {"connector": "mongodb", "ord": 9}}
+    )
+    documents = [{"schema": {"type": "struct", "fields": []}, "payload": each} for each in events] if part else events
+    (tmp_path / "a.json").write_text("".join(f"{json.dumps(each)}\n" for each in documents))
+    rows = [
+        {"_id": number, **TAKEN, **({"rate": float("nan")} if nan and not number % 2 else {})} for number in range(4)
+    ]
+    dialect = "connect" if part else "mongodb"
+    result = widen.ingest(
+        tmp_path / "a.json", tmp_path / "t", envelope="debezium", dialect=dialect, verify=True, engine="local"
+    )
+    assert result.verification is not None
+    assert result.verification.is_clean
+    found = widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()
+    taken = [
+        {name: value for name, value in each.items() if not name.startswith("_") or name == "_id"} for each in found
+    ]
+    wanted = [{**row, "rate": row.get("rate")} if nan else row for row in (*rows, rows[0])]
+    assert sorted(map(spell, taken)) == sorted(map(spell, wanted))
+
+
+def spell(row: dict[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+TAKEN: dict[str, Any] = {
+    "n": 9007199254740993,
+    "price": 12.5,
+    "at": "2019-08-11T17:54:14.692Z",
+    "lines": [{"sku": "5d505646cf6d4fe581014ab2", "q": 2}],
+    "note": 'a "quoted" ä',
+}

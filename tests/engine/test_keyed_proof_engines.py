@@ -166,7 +166,9 @@ def test_the_proof_finds_deleted_keys_itself(
         assert not is_proved(record(2, 5, 5, "d"))
     assert is_proved(record(2, 6, 6, "d"), record(3, 1, 7))
     write = deleted_keys._write_here
-    for at, key in enumerate(("n:8", "n:99"), 1):  # it lists a deletion that nothing made, of a key of the batch or of another one
+    for at, key in enumerate(
+        ("n:8", "n:99"), 1
+    ):  # it lists a deletion that nothing made, of a key of the batch or of another one
         more = {"__widen_key_0": key, "__widen_number": Decimal(9)}
         with monkeypatch.context() as writer:
             writer.setattr(deleted_keys, "_write_here", partial(write_more, write, more))

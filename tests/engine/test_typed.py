@@ -381,6 +381,23 @@ def test_times_of_orc_with_nanoseconds_are_refused(spark: SparkSession, tmp_path
         widen.ingest(str(tmp_path / "*.orc"), str(tmp_path / "table"))
 
 
+def test_times_of_orc_with_nanoseconds_are_cut_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    counts = [0, 1, 999, 1000, 1001, 1_699_999_999_123_456_789, 1_700_000_000_999_999_999, -6_213_559_680_000_000_000]
+    times = pa.array(counts, pa.timestamp("ns", "UTC"))
+    deep = pa.array([[{"x": each}] for each in times], pa.list_(pa.struct([("x", times.type)])))
+    orc.write_table(pa.table({"t": times, "r": deep}), str(tmp_path / "a.orc"))
+    for word in ("error", "text"):
+        with pytest.raises(SourceError, match="nanos='truncate'"):
+            widen.ingest(str(tmp_path / "a.orc"), str(tmp_path / "table"), nanos=word, spark=spark)
+    loaded = widen.ingest(str(tmp_path / "a.orc"), str(tmp_path / "table"), nanos="truncate", verify=True, spark=spark)
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean
+    found = widen.Table(str(tmp_path / "table")).to_arrow()
+    taken = found.column("t").cast(pa.int64()).to_pylist()
+    assert sorted(taken) == sorted(each // 1000 for each in counts)
+    assert [each[0]["x"] for each in found.column("r").to_pylist()] == found.column("t").to_pylist()
+
+
 def test_the_proof_leaves_computed_columns_out_of_quarantined_with_different_schemas(
     spark: SparkSession, tmp_path: Path
 ) -> None:

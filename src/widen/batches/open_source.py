@@ -32,7 +32,7 @@ from widen.proof.canonical import canonical_instant
 from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
-from widen.sources.arrow_columns import ColumnRules
+from widen.sources.arrow_columns import ColumnRules, Nanos
 from widen.sources.converted_files import (
     EXTRAS,
     OddTypes,
@@ -254,7 +254,7 @@ class BatchReader:
         if self._is_converted(spark, source):
             return open_converted(spark, source, file_fields, names, self.column_rules)
         if source.format.is_typed:
-            open_on_spark = partial(_open_columns, spark, source, file_fields, names)
+            open_on_spark = partial(_open_columns, spark, source, file_fields, names, nanos=self.column_rules.nanos)
             here = None
             if is_local(spark):
                 try:
@@ -297,7 +297,7 @@ class BatchReader:
         if self._is_converted(spark, source):
             return partial(find_unconvertible, rules=self.column_rules)
         if not (is_local(spark) and source.format is FileFormat.PARQUET and can_read(spark, source.files)):
-            return partial(_probe_columns, require_spark(spark, READS))
+            return partial(_probe_columns, require_spark(spark, READS), nanos=self.column_rules.nanos)
         return partial(_probe_parquet, spark, self.column_rules)
 
     def _probe(self, spark: Session, source: SourceFiles) -> dict[str, WidenError]:
@@ -500,7 +500,12 @@ _KINDS = {
 
 
 def _open_columns(
-    spark: Session, source: SourceFiles, file_fields: FileFields, names: frozenset[str], homes: dict[str, int]
+    spark: Session,
+    source: SourceFiles,
+    file_fields: FileFields,
+    names: frozenset[str],
+    homes: dict[str, int],
+    nanos: Nanos = Nanos.ERROR,
 ) -> TypedBatch:
     """Return files with types as a batch on Spark.
 
@@ -513,7 +518,7 @@ def _open_columns(
     session = require_spark(spark, READS)
     ensure_shipped(session)
     kind = _KINDS[source.format]
-    records = [replace(each, kind=kind) for each in read_columnar(session, source, file_fields)]
+    records = [replace(each, kind=kind) for each in read_columnar(session, source, file_fields, nanos)]
     if len(source.files) > _FEW_FILES:
         partitions = count_partitions(spark, source)
         records = [each.coalesce(partitions) for each in records]
@@ -724,12 +729,12 @@ def _probe_parquet(spark: Session, rules: ColumnRules, source: SourceFiles) -> M
     return _probe_columns(require_spark(spark, reason), source)
 
 
-def _probe_columns(spark: SparkSession, source: SourceFiles) -> Mapping[str, WidenError]:
+def _probe_columns(spark: SparkSession, source: SourceFiles, nanos: Nanos = Nanos.ERROR) -> Mapping[str, WidenError]:
     """Return why files cannot be read, as Spark finds it: those whose schemas it cannot read, or the first one."""
     from widen.batches.typed_frames import find_bad_schemas, read_columnar
 
     def read() -> None:
-        for records in read_columnar(spark, source, FileFields(False, None)):
+        for records in read_columnar(spark, source, FileFields(False, None), nanos):
             records.frame.write.format("noop").mode("overwrite").save()
 
     found = _find_fault(source, read)

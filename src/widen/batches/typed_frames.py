@@ -59,6 +59,7 @@ from widen.model.types import (
 )
 from widen.protocol.partition_values import HIVE_NULL
 from widen.rows.row import ColumnSlot, RecordRoute, widest_record_route
+from widen.sources.arrow_columns import Nanos
 from widen.sources.avro_columns import WITHOUT_RECURSION, find_recursion
 from widen.sources.file_ranges import (
     can_read,
@@ -168,8 +169,14 @@ def _with_field_steps(values: Column, data_type: DataType) -> Column:
     return values if wanted == data_type else values.cast(type_to_spark(wanted))
 
 
-def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFields) -> list[TypedRecords]:
-    """Return the records of Parquet, Avro or ORC files."""
+def read_columnar(
+    spark: SparkSession, source: SourceFiles, file_fields: FileFields, nanos: Nanos = Nanos.ERROR
+) -> list[TypedRecords]:
+    """Return the records of Parquet, Avro or ORC files.
+
+    Args:
+        nanos: What becomes of nanoseconds in ORC. Spark cuts them off itself; it cannot make texts of some.
+    """
     reader = _reader(spark, source)
     paths = [file.path for file in source.files if file.size_bytes]
     try:
@@ -178,7 +185,7 @@ def read_columnar(spark: SparkSession, source: SourceFiles, file_fields: FileFie
         frames = _frames(reader, source.format, [path for path in paths if path not in cut_times])
         records = []
         for frame, group in frames:
-            if source.format is FileFormat.ORC:
+            if source.format is FileFormat.ORC and nanos is not Nanos.TRUNCATE:
                 ensure_uncut(spark, frame, group)
             records.append(_records(frame, source, group, file_fields, odd))
         for leaves, group in _group_paths(cut_times):
@@ -434,8 +441,8 @@ def _quoted(text: str) -> str:
 
 _NANOSECONDS = r"\.[0-9]{7}"
 _FIX = (
-    "Write the times in microseconds or as strings; nanos (--nanos) has no effect on ORC. To take them as Spark reads "
-    "them, pass the DataFrame of spark.read.orc."
+    "Write the times in microseconds or as strings, or let nanos='truncate' (--nanos truncate) cut the other digits "
+    "off. In ORC, nanos='text' has no effect."
 )
 
 

@@ -134,7 +134,7 @@ class EventOptions(SessionOptions, total=False):
 _Nanos = Annotated[str, Option(
     "What becomes of times with nanoseconds that microseconds do not hold, in Parquet, Avro and data in memory: "
     "``error``, ``truncate`` (the digits after the microseconds are cut) or ``text`` (records with one have the "
-    "field as text). Times that microseconds hold stay times.",
+    "field as text; not in ORC). Times that microseconds hold stay times.",
     default="error", choices=("error", "truncate", "text"),
     help="What becomes of times with nanoseconds that microseconds do not hold: an error, cut off, or text.")]
 

@@ -353,7 +353,7 @@ class DocumentOptions(TypedDict, total=False):
         help="The shape of the envelopes around the records: debezium, maxwell, canal, dms, datastream, mongodb, "
         "sqlserver-cdc or spanner. For others, see --config.",
         setting="debezium, maxwell, canal, dms, datastream, mongodb, sqlserver-cdc, spanner, or a table with after, "
-        "before, op, payload, upserts, deletes, truncates, ignores and unavailable")]
+        "before, op, payload, upserts, deletes, truncates, ignores, unavailable, copies and changes")]
 
 
 class PolicyOptions(FieldOptions, DocumentOptions, total=False):

@@ -121,6 +121,9 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
     if policy.envelope is not None and policy.envelope.form is EventForm.MONGODB:
         policy = replace(policy, pins={(UPDATE_DESCRIPTION,): TextForm.JSON, **policy.pins})
     if policy.envelope is not None:
+        of_rows = {path for path in policy.excluded | policy.masked if path[0] != policy.envelope.op_column[0]}
+        if of_rows and not policy.envelope.says_copies:
+            raise InvalidOption(option="envelope", value=policy.envelope.name, expected=_SAY_COPIES)
         excluded = policy.excluded.union(policy.envelope.again(policy.excluded))
         masked = policy.masked.union(policy.envelope.again(policy.masked)) - excluded
         policy = replace(policy, masked=masked, excluded=excluded)
@@ -281,7 +284,17 @@ def _parse_envelope(place: str, value: Any) -> Envelope:
     payload = parse_source(f"{place}.payload", value["payload"]) if "payload" in value else ()
     unavailable = _parse_placeholders(place, value.get("unavailable", ()))
     shape = Envelope(format_path(op), payload, rows[1], rows[0], op, unavailable=unavailable)
-    return replace(shape, **operations)  # type: ignore[arg-type]
+    copies = tuple(_parse_name(f"{place}.copies", each) for each in _parse_list(f"{place}.copies", value))
+    changes = tuple(parse_source(f"{place}.changes", each) for each in _parse_list(f"{place}.changes", value))
+    says_copies = not value.keys().isdisjoint(("copies", "changes"))
+    return replace(shape, copies=copies, changes=changes, says_copies=says_copies, **operations)  # type: ignore[arg-type]
+
+
+def _parse_list(place: str, values: Mapping[str, Any]) -> Iterable[object]:
+    found = values.get(place.rpartition(".")[2], ())
+    if not isinstance(found, (list, tuple)):
+        raise InvalidOption(option=place, value=found, expected="Must be a list of fields of the envelope.")
+    return found
 
 
 def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
@@ -299,8 +312,12 @@ def _parse_placeholders(place: str, value: Any) -> tuple[str, ...]:
         raise error from None
 
 
+_SAY_COPIES = (
+    "With mask or exclude, copies must list the fields of an event that have its row again, e.g. old, and changes "
+    "those with values of the row in texts, e.g. a statement. An empty list says that there are none."
+)
 _OPERATIONS = ("upserts", "deletes", "truncates", "ignores")
-_ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", "unavailable", *_OPERATIONS})
+_ENVELOPE_KEYS = frozenset({"payload", "before", "after", "op", "unavailable", "copies", "changes", *_OPERATIONS})
 
 
 def _parse_name(place: str, value: object) -> str:

@@ -159,6 +159,7 @@ class Envelope:
         fields: The fields of events, for the forms whose updates may have the changed fields only.
         copies: Where events have a row, or fields of it, again.
         changes: Where they have its values in texts, or under other names.
+        says_copies: Whether the last two are known.
     """
 
     name: str
@@ -178,6 +179,7 @@ class Envelope:
     fields: frozenset[str] = frozenset()
     copies: tuple[str, ...] = ()
     changes: tuple[tuple[str, ...], ...] = ()
+    says_copies: bool = True
 
     def again(self, sources: Iterable[Path]) -> Iterator[Path]:
         """Yield where records have the values of fields of their rows again."""

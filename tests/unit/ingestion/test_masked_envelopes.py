@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import widen
+from widen.errors import InvalidOption
 
 SECRET = "078-05-1120"
 ROW = {"id": 1, "ssn": "219-09-9999", "city": "Graz"}
@@ -61,6 +62,36 @@ def test_copies_of_a_hidden_field_are_hidden_too(
     assert SECRET not in str(row)
     assert row.get("ssn") == ("***" if option == "mask" else None)
     assert row["city"] == "Graz"
+
+
+OWN: dict[str, Any] = {"after": "row", "op": "kind", "deletes": ["gone"], "copies": ["old"], "changes": ["said.sql"]}
+OWN_EVENT: dict[str, Any] = {
+    "kind": "set",
+    "row": ROW,
+    "old": {"ssn": SECRET, "city": "Wien"},
+    "said": {"sql": UPDATE, "by": "me"},
+}
+
+
+@pytest.mark.parametrize("option", ["mask", "exclude"])
+def test_an_envelope_of_the_caller_says_where_its_copies_are(tmp_path: Path, option: str) -> None:
+    source = tmp_path / "a.json"
+    source.write_text(json.dumps(OWN_EVENT) + "\n")
+    options: Any = {option: ["ssn"], "engine": "local"}
+    widen.ingest(source, tmp_path / "t", envelope=OWN, verify=True, **options)
+    (row,) = widen.Table(tmp_path / "t").to_arrow().to_pylist()
+    assert SECRET not in str(row)
+    assert (row["_said"]["by"], row["_old"]["city"]) == ("me", "Wien")
+    silent = {name: value for name, value in OWN.items() if name not in ("copies", "changes")}
+    with pytest.raises(InvalidOption, match="copies must list"):
+        widen.ingest(source, tmp_path / "none", envelope=silent, **options)
+    widen.ingest(source, tmp_path / "open", envelope=silent, exclude=["_kind"], engine="local")
+    once = {name: value for name, value in OWN_EVENT.items() if name in ("kind", "row")}
+    source.write_text(json.dumps(once) + "\n")
+    widen.ingest(source, tmp_path / "once", envelope={**silent, "copies": []}, **options)
+    for wrong in ({"copies": "old"}, {"copies": ["a.b"]}, {"changes": [7]}):
+        with pytest.raises(InvalidOption):
+            widen.ingest(source, tmp_path / "none", envelope={**silent, **wrong}, engine="local")
 
 
 def test_other_fields_of_a_copy_stay(tmp_path: Path) -> None:

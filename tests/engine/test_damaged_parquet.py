@@ -19,7 +19,7 @@ from support.damage import damage
 from widen.batches.typed_frames import read_columnar
 from widen.errors import WidenError
 from widen.json.field_rules import FileFields
-from widen.sources.listing import find_source
+from widen.sources.find_files import find_source
 from widen.spark.errors import translate_spark_errors
 
 FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "8"))

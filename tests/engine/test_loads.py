@@ -64,7 +64,7 @@ def test_a_day_of_files(spark: SparkSession, landing: Path, table: str) -> None:
 
     put(landing, "late.jsonl", 4, time=1_600_000_000)
     done = load_new()
-    assert [Path(path).name for path in done.compared.late] == ["late.jsonl"]
+    assert [Path(path).name for path in done.compared.late.first] == ["late.jsonl"]
 
     put(landing, "b.jsonl", 3, 30)
     with pytest.raises(FilesChanged, match=r"b\.jsonl"):
@@ -75,7 +75,7 @@ def test_a_day_of_files(spark: SparkSession, landing: Path, table: str) -> None:
     assert numbers(spark, table) == [1, 2, 3, 3, 4, 30]
 
     repeated = ingest(str(landing / "a.jsonl"), table, spark=spark)
-    assert [Path(path).name for path in repeated.compared.repeated] == ["a.jsonl"]
+    assert [Path(path).name for path in repeated.compared.repeated.first] == ["a.jsonl"]
     assert loaded(table) == [
         (0, 2, ["a.jsonl"]),
         (1, 1, ["b.jsonl"]),
@@ -93,7 +93,7 @@ def test_each_content_is_loaded_once(spark: SparkSession, landing: Path, table: 
     put(landing, "copy+of a.jsonl", 1)
     put(landing, "b.jsonl", 2)
     done = load_new()
-    assert sorted(Path(path).name for path in done.compared.known) == ["a.jsonl", "copy+of a.jsonl"]
+    assert sorted(Path(path).name for path in done.compared.known.first) == ["a.jsonl", "copy+of a.jsonl"]
     assert numbers(spark, table) == [1, 2]
     assert [len(file.content) for load in Table(table).loads() for file in load.files] == [32, 32]
 
@@ -215,7 +215,7 @@ def test_small_named_files_take_no_spark_job_and_are_the_same_files_as_in_their_
     ingest([str(landing / name) for name in names], table, spark=spark, source_columns=True)
     assert spark.sparkContext.statusTracker().getJobIdsForGroup() == before
     assert Table(table).loads()[0].files[0].modified_ms == 1_700_000_000_123
-    assert ingest(str(landing), table, new=True, spark=spark).compared.known == tuple(
+    assert ingest(str(landing), table, new=True, spark=spark).compared.known.first == tuple(
         f"file:{landing / name}" for name in names[:2]
     )
     ingest(str(landing), table, spark=spark, source_columns=True)
@@ -234,7 +234,7 @@ def test_an_unchanged_bad_file_is_skipped_once(spark: SparkSession, landing: Pat
     assert [Path(file.path).name for file in load_new().bad_files] == ["bad.json.gz"]
     again = load_new()
     assert (again.version, again.is_unchanged, again.bad_files) == (0, True, ())
-    assert [Path(path).name for path in again.compared.bad] == ["bad.json.gz"]
+    assert [Path(path).name for path in again.compared.bad.first] == ["bad.json.gz"]
     (landing / "worse.json.gz").write_bytes(b"no gzip either")
     alone = load_new()  # the only new file: its record is a separate commit
     assert (alone.version, alone.is_unchanged, len(alone.bad_files)) == (1, False, 1)

@@ -37,7 +37,7 @@ from widen.files import conversions
 from widen.files.arrow_types import to_arrow
 from widen.frames.table_writers import DeltaRows
 from widen.model.types import DATE, INTEGER, STRING, TIMESTAMP, DataType, Field, StructType
-from widen.sources.listing import find_source
+from widen.sources.find_files import find_source
 from widen.spark.engine import require_spark
 from widen.table import Table
 from widen.verification import records as verification

@@ -290,7 +290,7 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
 
 def _plan_ingestion(catalog: Path) -> None:
     target = IcebergLocation(to_table_name(NAME, str(catalog))).open(Policy())
-    target.loads()
+    list(target.loaded_files().rows(["modified_ms"]))
     target.last_interval("s")
     _ = target.version, target.schema
 

@@ -62,6 +62,7 @@ from widen.sources.file_ranges import (
     small_ranges,
     why_unreadable,
 )
+from widen.sources.find_files import Keep, choose_files, find_source, list_new_files
 from widen.sources.json_frames import (
     JsonFiles,
     ensure_json_options,
@@ -74,13 +75,10 @@ from widen.sources.listing import (
     FilePath,
     SourceFile,
     SourceFiles,
-    choose_files,
     count_partitions,
     decode_file_key,
     explain_changes,
     find_changes,
-    find_source,
-    list_new_files,
     local_path,
     source_file_key,
     to_paths,
@@ -200,21 +198,28 @@ class BatchReader:
         return replace(batch, name=name, source_table=name)
 
     def find_files(
-        self, spark: Session, source: FilePath | Sequence[FilePath], *, may_be_empty: bool = False
+        self,
+        spark: Session,
+        source: FilePath | Sequence[FilePath],
+        *,
+        may_be_empty: bool = False,
+        keep: Keep | None = None,
     ) -> SourceFiles:
         """Return the files that paths name.
 
         Args:
             source: Files, directories and patterns.
             may_be_empty: Whether a source may have no files, or only empty ones.
+            keep: Tells which of the files to return; by default all.
         """
-        return find_source(spark, to_paths(source), self.format, self.options, may_be_empty=may_be_empty)
+        paths, format, options = to_paths(source), self.format, self.options
+        return find_source(spark, paths, format, options, may_be_empty=may_be_empty, keep=keep)
 
     def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
 
         Args:
-            files: See `widen.sources.listing.list_new_files`.
+            files: See `widen.sources.find_files.list_new_files`.
         """
         listed = list_new_files(files)
         ensure_no_table(None, "the source of the stream", [file.path for file in listed])

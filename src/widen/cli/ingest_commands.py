@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from widen.evolution.plan import Plan
-    from widen.ingestion.new_files import FileComparison
     from widen.ingestion.result import IngestResult
     from widen.log.log_store import LogStore
+    from widen.sources.file_comparison import FileComparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,21 +281,27 @@ _LEFT_OUT_AS_BAD = (
 
 def _note_files(compared: FileComparison) -> None:
     """Tell which files the table had loaded before."""
-    from widen.ingestion.new_files import name_some
     from widen.report import text_format
+    from widen.sources.file_comparison import NO_FILES, FileState
 
-    skipped, bad = set(compared.skipped), set(compared.bad)
-    again = [path for path in compared.changed if path not in skipped]
-    for paths, words, style in (
-        ([path for path in compared.skipped if path not in bad], "left out, because the table has loaded", "dim"),
-        ([path for path in compared.bad if path in skipped], _LEFT_OUT_AS_BAD, "dim"),
+    out = compared.skipped_states
+    known, changed, bad = (compared.of(state) for state in (FileState.KNOWN, FileState.CHANGED, FileState.BAD))
+    loaded = sum((compared.of(state) for state in out if state != FileState.BAD), NO_FILES)
+    for files, words, style in (
+        (loaded, "left out, because the table has loaded", "dim"),
+        (bad if FileState.BAD in out else NO_FILES, _LEFT_OUT_AS_BAD, "dim"),
         (compared.late, "loaded late, after newer files", "dim"),
-        (compared.repeated, "warning: loaded again; --new leaves out", "bold red"),
-        (again, "warning: loaded as a whole, although the table has an earlier state of", "bold red"),
+        (compared.waiting, "left to the next load, because this one is full", "dim"),
+        (NO_FILES if FileState.KNOWN in out else known, "warning: loaded again; --new leaves out", "bold red"),
+        (
+            NO_FILES if FileState.CHANGED in out else changed,
+            "warning: loaded as a whole, although the table has an earlier state of",
+            "bold red",
+        ),
     ):
-        if paths:
-            counted = text_format.count_noun(len(paths), "file")
-            note(f"{words} {counted}: {text_format.printable(name_some(paths))}", style)
+        if files:
+            counted = text_format.count_noun(files.count, "file")
+            note(f"{words} {counted}: {text_format.printable(str(files))}", style)
 
 
 def _note_table(planned: Plan) -> None:

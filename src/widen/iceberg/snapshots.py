@@ -6,14 +6,17 @@ Source: Iceberg's table specification, "Snapshots", "Snapshot References" and "P
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import (
     CorruptFile,
@@ -27,7 +30,8 @@ from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reason
 from widen.iceberg import properties as names
 from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors
 from widen.log.commit_outcome import StagedFiles
-from widen.log.loads import Load, Record, RecordFolder, put_record, record_file, write_record
+from widen.log.load_segments import LoadedFiles
+from widen.log.loads import Load, RecordFolder, put_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
@@ -499,15 +503,30 @@ def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
     Args:
         newest: The snapshot; by default the current one.
     """
-    return _current(table, _recorded_loads(table, store), newest)
+    with _naming_property(table) as head:
+        loads = () if head is None else RecordFolder(store, FOLDER).read_loads(head)
+    line = _Lineage.of(table, max((load.loaded_ms for load in loads), default=0), newest)
+    return tuple(load for load in loads if line.has(load.version, load.loaded_ms))
 
 
-def _recorded_loads(table: Table, store: LogStore) -> tuple[Load, ...]:
-    head = _find_head(table.properties, table.location())
-    if head is None:
-        return ()
+def open_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None = None) -> LoadedFiles:
+    """Return which files a snapshot has the rows of.
+
+    Args:
+        newest: The snapshot; by default the current one.
+    """
+    with _naming_property(table) as head:
+        if head is None:
+            return LoadedFiles()
+        loaded = RecordFolder(store, FOLDER).open_loads(head)
+    return replace(loaded, counts=_Lineage.of(table, loaded.loaded_ms, newest).counts)
+
+
+@contextmanager
+def _naming_property(table: Table) -> Iterator[str | None]:
+    """Yield the name of the newest record file; an error names the property."""
     try:
-        return RecordFolder(store, FOLDER).read_loads(head)
+        yield _find_head(table.properties, table.location())
     except CorruptLog as error:
         raise _corrupt(table.location(), f"{error.fields['path']}: {error.fields['reason']}") from error
 
@@ -526,20 +545,21 @@ def record_load(
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
     head = None if before is None else _find_head(before.properties, before.location())
     if before is not None and head is not None and _was_rolled_back(before, folder, head):
-        kept = _current_in_branches(before, _recorded_loads(before, store))
-        written = put_record(folder, number, Record(loads=(*kept, load)), staged)
-    else:
-        written = write_record(folder, head, load, number, staged)
+        with _naming_property(before):
+            line = _Lineage.of_branches(before, folder.open_loads(head).loaded_ms)
+            head = record_file(put_record(folder, number, folder.filtered(head, line.counts, number, staged), staged))
+    written = write_record(folder, head, load, number, staged)
     return {LOADS: str(written)}
 
 
 def _was_rolled_back(table: Table, folder: RecordFolder, head: str) -> bool:
     """Return whether the newest load of a record does not count any more; those before it may."""
     try:
-        newest = folder.read(head).loads[-1:]
-    except FileMissing:
+        loaded = folder.open_loads(head)
+    except CorruptLog:
         return False
-    return _current_in_branches(table, newest) != newest
+    newest = loaded.newest_load
+    return newest is not None and not _Lineage.of_branches(table, loaded.loaded_ms).has(*newest)
 
 
 def _find_head(properties: Mapping[str, str], location: str) -> str | None:
@@ -557,34 +577,76 @@ def _corrupt(location: str, reason: str) -> CorruptMetadata:
     return CorruptMetadata(location=location, name=LOADS, reason=reason, fix=fix)
 
 
-def _current(table: Table, loads: Sequence[Load], newest: Snapshot | None = None) -> tuple[Load, ...]:
-    """Return the loads before a snapshot, also those whose snapshots have expired.
+@dataclass(frozen=True)
+class _Lineage:
+    """The snapshots before some snapshot, which tell whether a load counts, also where its snapshot has expired.
 
     A load that was rolled back and has expired is newer than the snapshots that the rollback went back to.
 
     Args:
-        newest: The snapshot; by default the current one.
+        kept: The ids of the snapshots, and of those whose files they have picked.
+        known: The ids of all snapshots that have not expired.
+        oldest_ms: The time of the oldest one; a load that has expired counts if it is older.
     """
-    metadata = table.metadata
-    line, newest_ms = list(ancestors(metadata, newest)), max((load.loaded_ms for load in loads), default=0)
-    if line and line[-1].timestamp_ms > newest_ms:
-        every = all_ancestors(metadata, OlderSnapshots(metadata, table.io), newest)
-        for expired_one in islice(every, len(line), None):
-            line.append(expired_one)
-            if expired_one.timestamp_ms <= newest_ms:
-                break
-    kept = {each.snapshot_id for each in line}
-    kept |= {summary_count(each, _CHERRY_PICKED) for each in line}
-    oldest_ms = line[-1].timestamp_ms if line else 0
-    expired = [load for load in loads if metadata.snapshot_by_id(load.version) is None]
-    kept |= {load.version for load in expired if load.loaded_ms < oldest_ms}
-    return tuple(load for load in loads if load.version in kept)
+
+    kept: frozenset[int]
+    known: frozenset[int]
+    oldest_ms: int
+
+    @classmethod
+    def of(cls, table: Table, newest_ms: int, newest: Snapshot | None = None) -> _Lineage:
+        """Return the line of a snapshot.
+
+        Args:
+            newest_ms: The time of the newest load.
+            newest: The snapshot; by default the current one.
+        """
+        metadata = table.metadata
+        line = list(ancestors(metadata, newest))
+        if line and line[-1].timestamp_ms > newest_ms:
+            every = all_ancestors(metadata, OlderSnapshots(metadata, table.io), newest)
+            for expired_one in islice(every, len(line), None):
+                line.append(expired_one)
+                if expired_one.timestamp_ms <= newest_ms:
+                    break
+        kept = {each.snapshot_id for each in line} | {summary_count(each, _CHERRY_PICKED) for each in line}
+        known = frozenset(each.snapshot_id for each in metadata.snapshots)
+        return cls(frozenset(filter(None, kept)), known, line[-1].timestamp_ms if line else 0)
+
+    @classmethod
+    def of_branches(cls, table: Table, newest_ms: int) -> _Lineages:
+        """Return the lines of all branches and tags: one record serves all of them, since they may move."""
+        metadata = table.metadata
+        heads = {each.snapshot_id for each in metadata.refs.values()} | {metadata.current_snapshot_id}
+        found = [metadata.snapshot_by_id(head) for head in heads if head is not None]
+        return _Lineages([cls.of(table, newest_ms, each) for each in found if each is not None])
+
+    def has(self, version: int, loaded_ms: int) -> bool:
+        """Return whether a load counts."""
+        return version in self.kept or (version not in self.known and loaded_ms < self.oldest_ms)
+
+    def counts(self, rows: pa.Table) -> pa.Array:
+        """Return which rows of a record count; see `widen.log.load_segments.RowFilter`."""
+        return _filter_rows(self.has, rows)
 
 
-def _current_in_branches(table: Table, loads: Sequence[Load]) -> tuple[Load, ...]:
-    """Return the loads that any branch or tag has: one record serves all of them, since they may move."""
-    metadata = table.metadata
-    heads = {each.snapshot_id for each in metadata.refs.values()} | {metadata.current_snapshot_id}
-    found = [metadata.snapshot_by_id(head) for head in heads if head is not None]
-    kept = {load.version for newest in found if newest is not None for load in _current(table, loads, newest)}
-    return tuple(load for load in loads if load.version in kept)
+@dataclass(frozen=True)
+class _Lineages:
+    """Several lines: a load counts that one of them has."""
+
+    lines: Sequence[_Lineage]
+
+    def has(self, version: int, loaded_ms: int) -> bool:
+        """Return whether a load counts."""
+        return any(line.has(version, loaded_ms) for line in self.lines)
+
+    def counts(self, rows: pa.Table) -> pa.Array:
+        """Return which rows of a record count."""
+        return _filter_rows(self.has, rows)
+
+
+def _filter_rows(has: Callable[[int, int], bool], rows: pa.Table) -> pa.Array:
+    """Ask once for each load, of which each row group has few."""
+    loads = rows.group_by(["version", "loaded_ms"]).aggregate([])
+    kept = [has(*load) for load in zip(loads["version"].to_pylist(), loads["loaded_ms"].to_pylist(), strict=True)]
+    return pc.is_in(rows["version"], value_set=loads["version"].filter(pa.array(kept, pa.bool_())).combine_chunks())

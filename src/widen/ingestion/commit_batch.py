@@ -6,7 +6,6 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -418,10 +417,10 @@ def _write_quarantine(batch: Batch, written: WrittenBatch, request: BatchRequest
 def _count_loads(target: IngestTarget, files: Sequence[LoadedFile]) -> tuple[int, ...]:
     """Return how often the table has loaded each file as it is now."""
     try:
-        known = Counter((file.key, file.stamp) for load in target.loads() for file in load.files)
+        paths, stamps = [file.path for file in files], [file.stamp for file in files]
+        return tuple(target.loaded_files().count(paths, stamps))
     except (CorruptMetadata, CorruptLog):  # a load by names needs no record, and begins a new one
         return (0,) * len(files)
-    return tuple(known[file.key, file.stamp] for file in files)
 
 
 def write_pass(batch: Batch, progress: Progress, spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:

@@ -208,7 +208,7 @@ def _ingest(
         progress("looking at the source")
 
         def choose_files(table: IngestTarget) -> Batch | None:
-            choice.target = table
+            choice.start(table)
             return open_batch(reader, session, persisted, choice)
 
         if reader.skips_bad_files:

@@ -10,24 +10,23 @@ Source: docs/guide/files.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 from widen.batches.open_source import BatchReader, IngestSource
 from widen.batches.text_batch import Batch
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
+from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
+from widen.sources.find_files import Keep
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
 from widen.sources.memory_source import HeldSource, StagedSource
 from widen.sources.places import ensure_other_table, find_table_source
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame
-from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadRecord
-
-MAX_NAMED = 3
+from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadedFiles, LoadRecord
 
 
 class Changed(str, Enum):
@@ -67,86 +66,6 @@ def is_by_content(new_by: str) -> bool:
     return new_by == CONTENT
 
 
-@dataclass(frozen=True, slots=True)
-class FileComparison:
-    """The files of a source, compared with those that a table has loaded. All files are named by their paths.
-
-    Args:
-        known: Loaded before, with this size and time; by content: the table, or another of the files, has the content.
-        changed: Loaded before, with another size or time; by content: with another content.
-        late: New, but older than the newest file that is loaded.
-        skipped: Files of ``known``, ``changed`` and ``bad`` that are not loaded again.
-        bad: Skipped before, because they could not be read, with this size and time; by content: with this content.
-    """
-
-    known: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    late: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    bad: tuple[str, ...] = ()
-
-    @property
-    def repeated(self) -> tuple[str, ...]:
-        """The known files that are loaded again."""
-        skipped = set(self.skipped)
-        return tuple(path for path in self.known if path not in skipped)
-
-    def to_value(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object."""
-        return {each.name: list(getattr(self, each.name)) for each in fields(self)}
-
-
-NO_COMPARISON = FileComparison()
-"""For records that are not from files."""
-
-
-def compare_files(files: Sequence[SourceFile], loads: Sequence[Load]) -> FileComparison:
-    """Return how files compare with those that a table has loaded.
-
-    Args:
-        files: The files of a source. Those with a hash are compared by content.
-        loads: The loads of the table. A file that was loaded without a hash is compared by size and time.
-    """
-    loaded = _FileStates(file for load in loads for file in load.files)
-    bad = _FileStates(file for load in loads for file in load.bad_files)
-    newest_ms = max((file.modified_ms for load in loads for file in load.files), default=0)
-    places: dict[str, list[str]] = {"known": [], "changed": [], "late": [], "bad": []}
-    for each in map(to_loaded_file, files):
-        if loaded.has(each):
-            places["known"].append(each.path)
-        elif bad.has(each):
-            places["bad"].append(each.path)
-        elif each.key in loaded.states:
-            places["changed"].append(each.path)
-        elif each.modified_ms < newest_ms:
-            places["late"].append(each.path)
-        if each.content and not bad.has(each):
-            loaded.contents.add(each.content)  # a copy of it is known
-    return FileComparison(**{key: tuple(paths) for key, paths in places.items()})
-
-
-class _FileStates:
-    """The states of files that a table has seen."""
-
-    def __init__(self, files: Iterable[LoadedFile]) -> None:
-        self.states: dict[str, list[LoadedFile]] = {}
-        self.contents: set[str] = set()
-        for file in files:
-            self.states.setdefault(file.key, []).append(file)
-            self.contents |= {file.content} if file.content else set()
-
-    def has(self, file: LoadedFile) -> bool:
-        """Return whether a file has one of these states."""
-        return file.content in self.contents or any(
-            _is_same_state(file, state) for state in self.states.get(file.key, ())
-        )
-
-
-def _is_same_state(file: LoadedFile, state: LoadedFile) -> bool:
-    """Return whether size and time are the same; if both files have hashes, those decide alone."""
-    return file.stamp == state.stamp and not (file.content and state.content)
-
-
 @dataclass
 class FileChoice:
     """Chooses the files of a source to load, and keeps the comparison.
@@ -169,41 +88,63 @@ class FileChoice:
     own: Mapping[str, str] = field(default_factory=dict)
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
+    def __post_init__(self) -> None:
+        self.start(self.target)
+
+    def start(self, target: IngestTarget) -> None:
+        """Begin a comparison with the files that a table has loaded."""
+        self.target = target
+        left_out = {FileState.KNOWN} if self.is_new else set()
+        left_out |= {FileState.CHANGED} if self.changed is Changed.SKIP else set()
+        left_out |= {FileState.BAD} if self.is_new and self.skips_bad else set()
+        self._compared = ComparedFiles(self._open_loaded(), frozenset(left_out))
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether files are chosen while they are listed: no others are read."""
+        return self.is_new and self.hash_files is None
+
+    @property
+    def keep(self) -> Keep:
+        """Tells which files of a listing to load."""
+        return self._compared.keep
+
+    def finish(self) -> None:
+        """End a comparison.
+
+        Raises:
+            FilesChanged: files have changed since they were loaded, and that is to fail.
+        """
+        self.comparison = self._compared.finish()
+        if self.is_new and self.comparison.changed and self.changed is Changed.FAIL:
+            raise FilesChanged(location=self.target.location, files=str(self.comparison.changed))
+
     def __call__(self, source: SourceFiles) -> SourceFiles:
-        """Return the files to load.
+        """Return the files to load, which were not compared while they were listed.
 
         Raises:
             FilesChanged: files have changed since they were loaded, and that is to fail.
         """
         if self.hash_files is not None:
             source = self.hash_files(source)
-        comparison = compare_files(source.files, self._loads())
-        self.comparison = comparison
-        if not self.is_new:
-            return source
-        if comparison.changed and self.changed is Changed.FAIL:
-            raise FilesChanged(location=self.target.location, files=name_some(comparison.changed))
-        changed = comparison.changed if self.changed is Changed.SKIP else ()
-        skipped = {*comparison.known, *changed, *(comparison.bad if self.skips_bad else ())}
-        self.comparison = replace(comparison, skipped=tuple(file.path for file in source.files if file.path in skipped))
-        if not skipped:
-            return source
+        files = self._compared.keep_files(source.files)
+        self.finish()
         # Without roots Spark reads exactly these files; a root would bring back the others below it.
-        return replace(source, roots=(), files=tuple(file for file in source.files if file.path not in skipped))
+        return source if len(files) == len(source.files) else replace(source, roots=(), files=files)
 
     def open_some(self, files: Sequence[SourceFile]) -> Batch:
         """Return some of the files that were chosen as a batch."""
         assert self.open_chosen is not None
         return self.open_chosen(files)
 
-    def _loads(self) -> Sequence[Load]:
-        """Return the loads of the table; empty for a damaged record, if the choice does not depend on the loads."""
+    def _open_loaded(self) -> LoadedFiles:
+        """Return the loaded files; none for a damaged record, if the choice does not depend on them."""
         try:
-            return self.target.loads(is_required=self.is_new)
+            return self.target.loaded_files(is_required=self.is_new)
         except (CorruptLog, CorruptMetadata):
             if self.is_new:
                 raise
-            return ()
+            return LoadedFiles()
 
 
 def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice: FileChoice) -> Batch | None:
@@ -222,7 +163,11 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
     if table is not None:
         ensure_other_table(table, choice.own)
         return reader.open_table(spark, table)
-    files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new))
+    if choice.is_streamed:
+        files = reader.find_files(spark, source, may_be_empty=True, keep=choice.keep)
+        choice.finish()
+    else:
+        files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new))
     if choice.is_new and not any(file.size_bytes for file in files.files):
         return None
     choice.open_chosen = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))
@@ -253,5 +198,4 @@ def to_load_record(batch: Batch, seen: Observation, *, is_exclusive: bool) -> Lo
 
 def name_some(paths: Sequence[str]) -> str:
     """Return the first paths as text, and how many more there are."""
-    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    return f"{', '.join(paths[:MAX_NAMED])}{more}"
+    return str(FileNames(len(paths), tuple(paths)))

@@ -14,10 +14,10 @@ import msgspec
 
 from widen.evolution.key_rules import KeyCounts
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
-from widen.ingestion.new_files import NO_COMPARISON, FileComparison
 from widen.model.display import html_table
 from widen.model.types import StructType
 from widen.report.table_report import StoppedField
+from widen.sources.file_comparison import NO_COMPARISON, FileComparison
 from widen.verification.records import Verification
 
 

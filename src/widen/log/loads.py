@@ -3,7 +3,9 @@
 A transaction identifier of the application `APP_ID` names the newest record file, so that the record is atomic with the
 commit, survives checkpoints and log cleanup, and is carried along by every other writer. The record files are in
 `FOLDER`, a subfolder of the log, which every VACUUM leaves alone. A record file holds the newest loads itself and names
-older files, the segments, for the rest; so a commit writes one small file.
+segments for the rest; so a commit writes one small file, and a segment for many files. Segments of about the same size
+become one, up to `MAX_SEGMENT_FILES`: a file is written again some ten times at most. In older records, segments have
+the form of record files; the next segment takes them in.
 
 Source: PROTOCOL.md#transaction-identifiers; docs/guide/files.md#record
 """
@@ -19,11 +21,28 @@ from functools import partial
 from itertools import chain
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import AttemptsExhausted, ConcurrentTransaction, CorruptLog, FileMissing, InternalError, StorageError
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import Conflicted, Outcome, StagedFiles
-from widen.log.file_list import canonical_path
+from widen.log.load_segments import (
+    MAX_SEGMENT_FILES,
+    Load,
+    LoadedFile,
+    LoadedFiles,
+    RowFilter,
+    Segment,
+    SegmentFile,
+    describe_segment,
+    encode_segment,
+    read_segment,
+    sort_segment,
+    split_rows,
+    to_loads,
+    to_rows,
+)
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.protocol.actions import Txn
@@ -35,62 +54,18 @@ NONCE_BITS = 20
 """The low bits of the transaction version. They distinguish writers that race for the same table version."""
 
 
-class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
-    """A source file as it was when it was loaded.
-
-    Args:
-        modified_ms: The time of its last modification, in ms since 1970 UTC.
-        content: A hash of its content; empty if it was not computed.
-        parked: Why the file was not loaded: the limit that a batch with it is over; empty for other files.
-    """
-
-    path: str
-    size_bytes: int
-    modified_ms: int
-    content: str = ""
-    parked: str = ""
-
-    @property
-    def key(self) -> str:
-        """The same text for every spelling of the path."""
-        return canonical_path(self.path)
-
-    @property
-    def stamp(self) -> tuple[int, int]:
-        """What changes when the file is written again: its size and its time."""
-        return self.size_bytes, self.modified_ms
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """One commit that loaded source files.
-
-    Args:
-        loaded_ms: The time of the load, in ms since 1970 UTC.
-        corrupt: The number of lines that are not records, kept in the corrupt-record column.
-        quarantined_records: The number of records in the quarantine instead.
-        bad_files: The files that could not be read and were skipped, and those that are parked.
-    """
-
-    version: int
-    loaded_ms: int
-    files: tuple[LoadedFile, ...]
-    records: int = 0
-    corrupt: int = 0
-    quarantined_records: int = 0
-    bad_files: tuple[LoadedFile, ...] = ()
-
-
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a record file.
 
     Args:
+        number: The number of its newest load; those before it count down.
         loads: The newest loads, oldest first.
-        segments: Files with older loads, oldest first, in the same folder.
+        segments: Files with older loads, oldest first, in the same folder; those of older records by name.
     """
 
     number: int = 0
     loads: tuple[Load, ...] = ()
-    segments: tuple[str, ...] = ()
+    segments: tuple[Segment | str, ...] = ()
 
 
 def record_file(head: int) -> str:
@@ -100,6 +75,20 @@ def record_file(head: int) -> str:
         head: The version of the transaction identifier that names it.
     """
     return f"loads.{head >> NONCE_BITS:020}.{head & ((1 << NONCE_BITS) - 1):05x}.json.z"
+
+
+def segment_file(head: int) -> str:
+    """Return the name of a segment; see `record_file`."""
+    return record_file(head).replace("loads.", "files.", 1).replace(".json.z", ".parquet")
+
+
+_OLD_NUMBERS = 1 << 40
+"""The numbers of loads in segments of older records begin so much below their versions: before those of newer ones."""
+
+
+def segment_name(segment: Segment | str) -> str:
+    """Return the name of the file of a segment."""
+    return segment if isinstance(segment, str) else segment.name
 
 
 def find_head(snapshot: Snapshot | None) -> str | None:
@@ -129,15 +118,110 @@ class RecordFolder:
         Raises:
             CorruptLog: a record file is missing or damaged.
         """
+        record = self._read_head(head)
+        rows = [self.read_rows(segment) for segment in record.segments if not isinstance(segment, str)]
+        return (*self._read_older(record), *(to_loads(pa.concat_tables(rows)) if rows else ()), *record.loads)
+
+    def open_loads(self, head: str, counts: RowFilter | None = None) -> LoadedFiles:
+        """Return which files a record file and its segments have, without reading the segments.
+
+        Args:
+            counts: Tells which loads count; None if all do.
+
+        Raises:
+            CorruptLog: a record file is missing or damaged.
+        """
+        record = self._read_head(head)
+        segments = [segment for segment in record.segments if not isinstance(segment, str)]
+        loads = (*self._read_older(record), *record.loads)
+        return LoadedFiles(self.open_segment, segments, to_rows(loads, record.number), counts)
+
+    def add_rows(
+        self, segments: Sequence[Segment | str], rows: pa.Table, version: int, staged: StagedFiles
+    ) -> tuple[Segment | str, ...]:
+        """Write rows as a segment, together with the last segments that are not larger, and return all segments."""
+        kept = list(segments)
+        while kept and _takes_in(rows, kept[-1]):
+            rows = sort_segment(pa.concat_tables([self.read_rows(kept.pop()), rows]))
+        for part in split_rows(rows):
+            name = segment_file(_put(self, version, segment_file, encode_segment(part), staged))
+            kept.append(describe_segment(name, part))
+        return tuple(kept)
+
+    def copy(self, head: str) -> Record:
+        """Return a record that has the loads of a record file and names the same segments.
+
+        Raises:
+            CorruptLog: a file of it is missing.
+        """
+        record = self._read_head(head)
+        for path in (self.file(segment_name(segment)) for segment in record.segments):
+            if self.store.find(path) is None:
+                raise _missing_part(path)
+        return record
+
+    def filtered(self, head: str, counts: RowFilter, version: int, staged: StagedFiles) -> Record:
+        """Return a record with some of the loads of a record file.
+
+        Args:
+            counts: Tells which loads stay.
+        """
+        record = self._read_head(head)
+        segments: tuple[Segment | str, ...] = ()
+        for segment in record.segments:
+            rows = self.read_rows(segment)
+            kept = rows.filter(counts(rows))
+            if kept.num_rows < rows.num_rows or isinstance(segment, str):
+                segments = self.add_rows(segments, kept, version, staged) if kept.num_rows else segments
+            else:
+                segments = (*segments, segment)
+        rows = to_rows(record.loads, record.number)
+        return Record(number=record.number, loads=to_loads(rows.filter(counts(rows))), segments=segments)
+
+    def open_segment(self, name: str) -> SegmentFile:
+        """Return a segment for questions."""
+        return SegmentFile(self.store, self.file(name), _corrupt_segment)
+
+    def read_rows(self, segment: Segment | str) -> pa.Table:
+        """Return the rows of a segment."""
+        if isinstance(segment, str):
+            loads = _decode(self.file(segment), self.store.read(self.file(segment))).loads
+            return to_rows(loads, int(segment.split(".")[1]) - _OLD_NUMBERS)
         try:
-            record = self.read(head)
-            paths = [self.file(name) for name in record.segments]
+            return read_segment(self.store.read(self.file(segment.name)))
+        except (FileMissing, pa.ArrowException) as error:
+            raise _corrupt_segment(self.file(segment.name), error) from error
+
+    def _read_older(self, record: Record) -> tuple[Load, ...]:
+        paths = [self.file(name) for name in record.segments if isinstance(name, str)]
+        try:
             older = [_decode(path, data).loads for path, data in zip(paths, self.store.read_many(paths), strict=True)]
         except FileMissing as error:
-            fix = "Load files by name, without new; that starts a new record. If you copy a table, copy its whole log."
-            reason = "a part of the record of loads is missing"
-            raise CorruptLog(path=self.file(head), reason=reason, fix=fix) from error
-        return (*chain.from_iterable(older), *record.loads)
+            raise _corrupt_segment(paths[0], error) from error
+        return tuple(chain.from_iterable(older))
+
+    def _read_head(self, head: str) -> Record:
+        try:
+            return self.read(head)
+        except FileMissing as error:
+            raise _corrupt_segment(self.file(head), error) from error
+
+
+def _takes_in(rows: pa.Table, segment: Segment | str) -> bool:
+    if isinstance(segment, str):
+        return True
+    return segment.files <= rows.num_rows and segment.files + rows.num_rows <= MAX_SEGMENT_FILES
+
+
+def _missing_part(path: str) -> CorruptLog:
+    fix = "Load files by name, without new; that starts a new record. If you copy a table, copy its whole log."
+    return CorruptLog(path=path, reason="a part of the record of loads is missing", fix=fix)
+
+
+def _corrupt_segment(path: str, error: Exception) -> CorruptLog:
+    if isinstance(error, FileMissing):
+        return _missing_part(path)
+    return CorruptLog(path=path, reason="it is not a record of loads", fix="Restore the file from a backup.")
 
 
 def parked_files(loads: Sequence[Load]) -> list[LoadedFile]:
@@ -158,6 +242,16 @@ def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
     """
     head = find_head(snapshot)
     return () if snapshot is None or head is None else RecordFolder(snapshot.store).read_loads(head)
+
+
+def open_loads(snapshot: Snapshot | None) -> LoadedFiles:
+    """Return which files a version of a table has loaded.
+
+    Args:
+        snapshot: The version; None if the table does not exist yet.
+    """
+    head = find_head(snapshot)
+    return LoadedFiles() if snapshot is None or head is None else RecordFolder(snapshot.store).open_loads(head)
 
 
 def encode_record(record: Record) -> bytes:
@@ -194,7 +288,7 @@ class _LoadWire(msgspec.Struct, array_like=True):
 class _RecordWire(msgspec.Struct):
     number: int
     loads: list[_LoadWire]
-    segments: tuple[str, ...] = ()
+    segments: tuple[Segment | str, ...] = ()
 
 
 def _to_wire(load: Load) -> _LoadWire:
@@ -237,8 +331,8 @@ _decoder = msgspec.json.Decoder(_RecordWire)
 # Source: PROTOCOL.md#transaction-identifiers; docs/guide/files.md#record
 
 
-MAX_INLINE_FILES, MAX_SEGMENTS = 256, 16
-"""A record with this many files becomes a segment, and this many segments become one."""
+MAX_INLINE_FILES = 256
+"""Loads with this many files become a segment."""
 
 CLEANUP_EVERY, KEPT_MS = 64, 24 * 3600 * 1000
 """After how many records old ones are deleted, and how long a record that is not needed any more is kept: another
@@ -299,13 +393,21 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
     Args:
         then: The version whose loads count.
     """
-    if find_head(now) == find_head(then):
+    head = find_head(then)
+    if find_head(now) == head:
         return ()
+    folder, staged = RecordFolder(now.store), StagedFiles()
     try:
-        loads = read_loads(then)
+        record = Record() if head is None else folder.copy(head)
     except CorruptLog:  # record files that are not needed any more are deleted after a while
-        loads = tuple(load for load in read_loads(now) if load.version <= then.version)
-    return (_to_txn(put_record(RecordFolder(now.store), version, Record(loads=loads), StagedFiles())),)
+        newest = find_head(now)
+        kept = partial(_is_until, then.version)
+        record = Record() if newest is None else folder.filtered(newest, kept, version, staged)
+    return (_to_txn(put_record(folder, version, record, staged)),)
+
+
+def _is_until(version: int, rows: pa.Table) -> pa.Array:
+    return pc.less_equal(rows["version"], version)
 
 
 def _write_record(store: LogStore, base: Snapshot | None, load: Load, staged: StagedFiles) -> Txn:
@@ -332,22 +434,17 @@ def write_record(folder: RecordFolder, head: str | None, load: Load, version: in
 
 def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int, staged: StagedFiles) -> Record:
     """Return a record with one more load."""
-    if head is None:
-        return Record(loads=(load,))
     try:
-        record = folder.read(head)
+        record = Record() if head is None else folder.read(head)
     except FileMissing:  # a copy of a table without its hidden files: a new record begins
         return Record(loads=(load,))
-    number = record.number + 1
+    number, loads = record.number + 1, (*record.loads, load)
     if number % CLEANUP_EVERY == 0:
-        _delete_old_records(folder, {head, *record.segments})
-    if sum(len(each.files) + len(each.bad_files) for each in record.loads) < MAX_INLINE_FILES:
-        return Record(number=number, loads=(*record.loads, load), segments=record.segments)
-    segments: tuple[str, ...] = (*record.segments, head)
-    if len(segments) > MAX_SEGMENTS:
-        merged = put_record(folder, version, Record(number=number, loads=folder.read_loads(head)), staged)
-        segments = (record_file(merged),)
-    return Record(number=number, loads=(load,), segments=segments)
+        _delete_old_records(folder, {head, *map(segment_name, record.segments)})
+    if sum(len(each.files) + len(each.bad_files) for each in loads) < MAX_INLINE_FILES:
+        return Record(number=number, loads=loads, segments=record.segments)
+    segments = folder.add_rows(record.segments, to_rows(loads, number), version, staged)
+    return Record(number=number, segments=segments)
 
 
 def put_record(folder: RecordFolder, version: int, record: Record, staged: StagedFiles) -> int:
@@ -360,11 +457,14 @@ def put_record(folder: RecordFolder, version: int, record: Record, staged: Stage
     Raises:
         InternalError: every name is taken, which should not happen.
     """
-    data = encode_record(record)
+    return _put(folder, version, record_file, encode_record(record), staged)
+
+
+def _put(folder: RecordFolder, version: int, name_of: Callable[[int], str], data: bytes, staged: StagedFiles) -> int:
     for _ in range(MAX_RACES):
         # Never 0, which stands for no record.
         head = version << NONCE_BITS | (secrets.randbits(NONCE_BITS) or 1)
-        path = folder.file(record_file(head))
+        path = folder.file(name_of(head))
         if folder.store.put_if_absent(path, data):
             staged.add_undo(partial(folder.store.delete, [path]))
             return head

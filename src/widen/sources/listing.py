@@ -5,38 +5,30 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import chain, islice
 from math import ceil
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import quote, unquote
 
-from widen.errors import CorruptFile, InvalidOption, SourceChanged, SourceError, StorageError, WidenError
+from widen.errors import InvalidOption, SourceChanged, SourceError, WidenError
 from widen.errors.requests import ensure_without_credentials
 from widen.log.local_files import absolute_path
 from widen.sources.places import (
     LISTS,
-    ensure_no_table,
-    expand_local,
-    has_linked_folder,
-    is_elsewhere,
-    is_hidden,
     looking_at,
     to_local,
-    walk_files,
 )
 from widen.sources.remote_files import (
     find_states,
     is_store_url,
-    list_store_files,
     open_local_file,
     open_store_file,
 )
-from widen.spark.engine import Session, can_start, is_local, require_spark
+from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
@@ -45,7 +37,6 @@ from widen.spark.errors import (
     environment_error_of_java,
     lacks_credentials,
     missing_store,
-    translate_spark_errors,
 )
 from widen.spark.session import is_driver
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_errors
@@ -94,12 +85,21 @@ COMPRESSION_ENDINGS = ("", ".gz", ".bz2", ".zst", ".deflate", ".lz4", ".snappy")
 
 def format_of(path: str) -> FileFormat | None:
     """Return the format that a file name shows, or None."""
-    name = path.rsplit("/", 1)[-1].lower()
+    return find_ending(path)[0]
+
+
+def find_ending(path: str) -> tuple[FileFormat | None, str]:
+    """Return the format that a file name shows, or None, and an ending: all names with it show the same."""
+    name = path.rpartition("/")[2]
+    lower = name.lower()
     for file_format, endings in FILE_ENDINGS.items():
-        compressions = ("",) if file_format.is_typed else COMPRESSION_ENDINGS
-        if any(name.endswith(ending + compression) for ending in endings for compression in compressions):
-            return file_format
-    return None
+        for compression in ("",) if file_format.is_typed else COMPRESSION_ENDINGS:
+            for ending in endings:
+                if lower.endswith(ending + compression):
+                    return file_format, name[-len(ending + compression) :]
+    dot, last = name.rpartition(".")[1:]
+    # Before the ending of a compression stands the one of the format.
+    return None, f".{last}" if dot and f".{last.lower()}" not in COMPRESSION_ENDINGS else path
 
 
 def parse_format(text: str | None) -> FileFormat | None:
@@ -277,105 +277,7 @@ def count_partitions(spark: Session, source: SourceFiles) -> int:
     return max(cores, ceil(source.text_bytes / (partition_bytes or 128 * 2**20)))
 
 
-def find_source(
-    spark: Session,
-    paths: Sequence[str],
-    format: FileFormat | None = None,
-    options: Mapping[str, str] | None = None,
-    *,
-    may_be_empty: bool = False,
-) -> SourceFiles:
-    """Return the files that paths name. A file that two paths or links name is listed once.
-
-    Args:
-        paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
-            a format count, if there are any.
-        format: Format of the files; None to infer it from their names, with JSON as the default.
-        options: How to read the files.
-        may_be_empty: Whether a source may have no files, or only empty ones.
-    """
-    try:
-        found = list_linked_files(paths) if is_driver(spark) else None
-        listed = _list_paths(spark, paths) if found is None else found
-    except spark_errors() as error:
-        raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
-    ensure_no_table(spark, ", ".join(paths), [file.path for file in listed])
-    files = drop_repeated(listed)
-    # Without roots Spark reads exactly these files; a root would bring back the others.
-    roots = tuple(paths) if found is None and len(files) == len(listed) else ()
-    source = choose_files(files, format, options or {}, roots=roots) or SourceFiles(roots, tuple(files))
-    if not may_be_empty and not any(file.size_bytes for file in source.files):
-        raise unusable_source(
-            source.name, "the files are empty" if listed else "there is no file", "Name files with records."
-        )
-    return source
-
-
-def _list_paths(spark: Session, paths: Sequence[str]) -> list[SourceFile]:
-    """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
-    if is_local(spark):
-        found = [_list_here(spark, path) for path in paths]
-        if None not in found:
-            return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
-    spark = require_spark(spark, LISTS)
-    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-    named = _list_local_files(spark, paths)
-    if named is not None:
-        return named
-    try:
-        return to_source_files(list_source_files(reader.load(list(paths))))
-    except spark_errors():
-        if [*map(as_literal, paths)] == [*paths]:
-            raise
-    if len(paths) > 1:
-        return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
-    return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
-
-
-def _list_here(spark: Session, path: str) -> list[SourceFile] | None:
-    """Return the files that a path names, listed by this process; None if Spark has to list them."""
-    if not is_store_url(path):
-        places = expand_local(path)
-        return None if places is None or is_elsewhere(path) else list_local_files(places)
-    try:
-        found = list_store_files(path, is_hidden)
-    except StorageError as error:
-        if can_start(spark):  # its configuration may have the credentials
-            return None
-        raise unusable_source(path, str(error.fields["reason"]), str(error.fields["fix"])) from error
-    if found is None:
-        raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
-    return [SourceFile(each.url, each.size_bytes, each.modified_ms, _ESCAPED.sub(_escape, each.url)) for each in found]
-
-
-def list_linked_files(paths: Sequence[str]) -> list[SourceFile] | None:
-    """Return the files of local folders with links to folders, each once: Spark follows a link to a parent for ever.
-
-    Returns:
-        None if the paths name no folder with such a link, and Spark can list them.
-    """
-    named = [expand_local(path) for path in paths]
-    if None in named or not any(has_linked_folder(each) for some in named for each in some or ()):
-        return None
-    return list_local_files(each for some in named for each in some or ())
-
-
-def list_local_files(places: Iterable[str]) -> list[SourceFile]:
-    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
-    found = (_find_local_file(path) for path in walk_files(places) if not is_hidden(os.path.basename(path)))
-    return sorted((file for file in found if file is not None and file.size_bytes), key=lambda file: file.path)
-
-
-def _find_local_file(path: str) -> SourceFile | None:
-    """Return a local file; None if it does not exist, or no longer."""
-    state = _find_state(path)
-    if state is None:
-        return None
-    uri = f"file:{_ESCAPED.sub(_escape, path)}"
-    return SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri)
-
-
-def _find_state(path: str) -> os.stat_result | None:
+def find_state(path: str) -> os.stat_result | None:
     """Return size and time of a local file; None if it does not exist, or no longer."""
     with looking_at(path):
         return os.stat(path)
@@ -386,80 +288,13 @@ _ESCAPED = re.compile("[\x00-\x7f\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\
 """The characters that Java may escape: beyond ASCII only controls and spaces."""
 
 
+def escape_path(path: str) -> str:
+    """Return a path as a part of a URI, as Spark writes it."""
+    return _ESCAPED.sub(_escape, path)
+
+
 def _escape(match: re.Match[str]) -> str:
     return quote(match[0], safe="/._=,@+-~!$&'()*;:")
-
-
-def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """Drop files that are listed twice, preferring real paths over links."""
-    folders: dict[str, str] = {}
-    kept: dict[str, SourceFile] = {}
-    for file, real in sorted(
-        ((file, _real_path(file.path, folders)) for file in files),
-        key=lambda each: (each[0].path != each[1], each[0].path),
-    ):
-        kept.setdefault(real, file)
-    return sorted(kept.values(), key=lambda file: file.path)
-
-
-def _real_path(path: str, folders: dict[str, str]) -> str:
-    """Return the path of a file without links.
-
-    Args:
-        folders: The real paths of folders, which this extends.
-    """
-    plain = to_local(path)
-    if plain is None:
-        return path
-    folder, _, name = plain.rpartition("/")
-    if folder not in folders:
-        folders[folder] = os.path.realpath(folder)
-    real = f"{folders[folder]}/{name}"
-    return f"file:{os.path.realpath(real) if os.path.islink(real) else real}"
-
-
-def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
-    """Return the files of the local disk that plain paths name, or one directory, without a Spark job.
-
-    Spark decides whether a path without a scheme is local, and whether a file is hidden. A job leaves out empty files.
-
-    Returns:
-        None if Spark has to list them.
-    """
-    plain = ["/" + path.removeprefix("file:").lstrip("/") for path in paths]
-    if not all(map(_PLAIN_PATH.fullmatch, paths)) or not is_driver(spark) or not _are_few(plain):
-        return None
-    uris = spark.read.option("recursiveFileLookup", "true").text(list(paths)).inputFiles()
-    listed = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
-    if len(listed) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(listed) != sorted(plain)):
-        return None
-    try:
-        stats = [(path, os.stat(path)) for path in sorted(listed)]
-    except FileNotFoundError:  # deleted meanwhile
-        return None
-    return [
-        SourceFile(f"file:{path}", stat.st_size, stat.st_mtime_ns // 1_000_000, f"file:{path}")
-        for path, stat in stats
-        if stat.st_size
-    ]
-
-
-def _are_few(paths: Sequence[str]) -> bool:
-    """Return whether local paths are a few files, or a directory with not many below it."""
-    if len(paths) != 1 or not os.path.isdir(paths[0]):
-        return len(paths) <= MAX_NAMED_FILES and all(map(os.path.isfile, paths))
-    below = chain.from_iterable(names for _, _, names in os.walk(paths[0]))
-    return next(islice(below, MAX_LISTED_FILES, None), None) is None
-
-
-MAX_NAMED_FILES, MAX_LISTED_FILES = 32, 1_000
-"""Maximum number of paths, and of files below a directory, that are listed without a Spark job: Spark looks at each
-path in turn, and passes on one name after the other."""
-
-_PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
-"""Local paths without characters that are escaped in a URI or part of a pattern."""
-
-_PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
 
 
 def list_source_files(files: DataFrame) -> DataFrame:
@@ -521,33 +356,6 @@ def _hash_file(file: SourceFile) -> str:
 
 
 _HASHED_BYTES = 2**20
-
-
-def choose_files(
-    files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str], roots: Sequence[str] = ()
-) -> SourceFiles | None:
-    """Return the files to read: files of the requested format, or of the one format that their names show.
-
-    Args:
-        format: Requested format; None to infer it from the names.
-        options: How to read the files.
-
-    Returns:
-        None if no name tells a format.
-    """
-    formats = {file.path: format_of(file.path) for file in files}
-    known_formats = {file_format for file_format in formats.values() if file_format is not None}
-    if format is None and len(known_formats) > 1:
-        first = {file_format.value: path for path, file_format in reversed(formats.items()) if file_format is not None}
-        names = " and ".join(f"{file_format} ({path})" for file_format, path in sorted(first.items()))
-        reason = f"the files have several formats: {names}"
-        raise unusable_source(", ".join(roots) or "the new files", reason, "Name the format or the files.")
-    chosen = format or next(iter(known_formats), None)
-    if chosen is None:
-        return None
-    chosen_files = tuple(file for file in files if formats[file.path] is chosen)
-    left_out = tuple(file.path for file in files if chosen_files and formats[file.path] is not chosen)
-    return SourceFiles(tuple(roots), chosen_files or tuple(files), left_out, chosen, options)
 
 
 def to_paths(paths: FilePath | Sequence[FilePath]) -> list[str]:
@@ -651,29 +459,6 @@ def local_path(uri: str) -> str | None:
     return None if match is None else "/" + unquote(match[1])
 
 
-def list_new_files(files: DataFrame | Sequence[str]) -> list[SourceFile]:
-    """Return the files of a micro-batch that have bytes as values, sorted by name.
-
-    Args:
-        files: The columns of `widen.sources.listing.list_source_files`; or the URIs of local files.
-
-    Raises:
-        SourceChanged: a file was deleted after the stream had found it.
-    """
-    if not isinstance(files, DataFrame):
-        found = {uri: _find_local_file(local_path(uri) or uri) for uri in files}
-        for uri, file in found.items():
-            if file is None:
-                raise SourceChanged(path=f"file:{local_path(uri)}", change="was deleted", fix=_REPLACE)
-        return drop_repeated([file for file in found.values() if file is not None and file.size_bytes])
-    try:
-        with translate_spark_errors():
-            return drop_repeated(to_source_files(files))
-    except CorruptFile as error:
-        raise SourceChanged(path=error.fields["path"], change="was deleted", fix=_REPLACE) from error
-
-
-_REPLACE = "Restore it, or put an empty file there if its records are not needed, and start the stream again."
 _WAIT = (
     "What was read of it may be incomplete. Ingest again when it is complete. Give files that are being written names "
     "that begin with a dot or an underscore: those are not read."
@@ -744,7 +529,7 @@ def _local_states(files: Sequence[SourceFile], *, may_be_remote: bool) -> dict[s
             if may_be_remote and is_store_url(file.uri):
                 continue
             return None
-        found = _find_state(path)
+        found = find_state(path)
         if found is not None:
             states[file.path] = found.st_size, found.st_mtime_ns // 1_000_000
     return states

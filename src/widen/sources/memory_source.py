@@ -34,8 +34,9 @@ from widen.sources.arrow_columns import (
     with_integers,
 )
 from widen.sources.file_ranges import TEXT
+from widen.sources.find_files import list_local_files
 from widen.sources.held_rows import CHUNK_BYTES, CHUNK_ROWS, RowsInMemory, keep_in_memory, slices
-from widen.sources.listing import FileFormat, FilePath, SourceFiles, list_local_files
+from widen.sources.listing import FileFormat, FilePath, SourceFiles
 from widen.sources.python_values import ensure_names_differ, ensure_no_objects, has_objects, read_dicts, read_pandas
 from widen.sources.staged_files import OpenStagedFile, StagedFile, with_load_time
 from widen.spark.spark_types import DataFrame

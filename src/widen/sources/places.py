@@ -476,35 +476,6 @@ def ensure_distinct(paths: Sequence[str]) -> None:
         seen[real] = place
 
 
-def walk_files(places: Iterable[str]) -> Iterator[str]:
-    """Yield the files in local places and below, and links to files; links to folders are followed once.
-
-    Folders without a link come first, so that a file has its own path rather than the path of a linked folder.
-    """
-    pending, linked = [(place, _is_folder(place)) for place in places], list[tuple[str, bool]]()
-    seen: set[str] = set()
-    while pending or linked:
-        place, is_inside = pending.pop() if pending else linked.pop(0)
-        if not is_inside:
-            yield place
-            continue
-        real = os.path.realpath(place)
-        if real in seen:
-            continue
-        seen.add(real)
-        for entry in sorted(_list_folder(place), key=lambda entry: entry.name, reverse=True):
-            with looking_at(entry.path):
-                if not is_hidden(entry.name) and (entry.is_dir() or entry.is_file()):
-                    (linked if entry.is_symlink() else pending).append((entry.path, entry.is_dir()))
-
-
-def _is_folder(place: str) -> bool:
-    """Return whether a local place is a folder, or a link to one."""
-    with looking_at(place):
-        return stat.S_ISDIR(os.stat(place).st_mode)
-    return False
-
-
 def _list_folder(place: str) -> list[os.DirEntry[str]]:
     """Return the entries of a local folder; none if it is not there, or no longer."""
     with looking_at(place), os.scandir(place) as entries:

@@ -19,10 +19,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InternalError, JobFailed, WidenError
+from widen.sources.find_files import list_local_files
 from widen.sources.listing import (
     SourceFile,
     as_literal,
-    list_local_files,
     list_source_files,
     to_source_error,
 )

@@ -74,8 +74,9 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.conflict import ReadSet
 from widen.log.file_list import canonical_path, concat_files, filter_files, from_adds, to_adds, to_remove
+from widen.log.load_segments import LoadedFiles
 from widen.log.loads import APP_ID as LOADS_APP_ID
-from widen.log.loads import Load, commit_with_loads, find_head, read_loads
+from widen.log.loads import commit_with_loads, find_head, open_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot, select_files
 from widen.log.vacuum import ensure_location_empty
@@ -287,10 +288,10 @@ class DeltaTarget(IngestTarget):
         txn = None if self.snapshot is None else self.snapshot.transactions.get(app_id)
         return None if txn is None else TransactionId(txn.app_id, txn.version)
 
-    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
+    def loaded_files(self, *, is_required: bool = False) -> LoadedFiles:
         if is_required:
             _ensure_remembers_loads(self.snapshot)
-        return read_loads(self.snapshot)
+        return open_loads(self.snapshot)
 
     @property
     def key_rules(self) -> KeyRules | None:

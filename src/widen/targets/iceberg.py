@@ -87,7 +87,7 @@ from widen.iceberg.snapshots import (
     find_last_interval,
     find_read_point,
     find_sources,
-    read_snapshot_loads,
+    open_snapshot_loads,
     record_load,
     summary_count,
     summary_of,
@@ -101,6 +101,7 @@ from widen.iceberg.table_commit import (
     open_transaction,
 )
 from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
+from widen.log.load_segments import LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
@@ -353,12 +354,12 @@ class IcebergTarget(IngestTarget):
         number = None if self.table is None else find_last_interval(self.table, app_id, self.place.branch)
         return None if number is None else TransactionId(app_id, number)
 
-    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        """Return which source files the table has loaded, oldest load first; Iceberg tables do not forget them."""
+    def loaded_files(self, *, is_required: bool = False) -> LoadedFiles:
+        """Return which source files the table has loaded; Iceberg tables do not forget them."""
         table = self.table
         if table is None:
-            return ()
-        return read_snapshot_loads(table, self.place.store(table.location(), table.io), self.snapshot)
+            return LoadedFiles()
+        return open_snapshot_loads(table, self.place.store(table.location(), table.io), self.snapshot)
 
     @property
     def key_rules(self) -> KeyRules | None:

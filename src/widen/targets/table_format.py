@@ -30,6 +30,7 @@ from widen.log.commit_outcome import (
     run_logged,
     several_commits,
 )
+from widen.log.load_segments import LoadedFiles
 from widen.log.loads import Load, LoadedFile
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
@@ -51,6 +52,7 @@ __all__ = [
     "Load",
     "LoadRecord",
     "LoadedFile",
+    "LoadedFiles",
     "NewFiles",
     "Quarantine",
     "QuarantineContent",
@@ -225,8 +227,8 @@ class IngestTarget(Protocol):
     def last_interval(self, app_id: str) -> TransactionId | None:
         """Return the last interval of a stream that the table has, if any."""
 
-    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        """Return which source files the table has loaded, oldest load first.
+    def loaded_files(self, *, is_required: bool = False) -> LoadedFiles:
+        """Return which source files the table has loaded.
 
         Args:
             is_required: Whether files that the table has loaded must be known: only new ones are to be loaded.

@@ -71,7 +71,6 @@ def test_every_load_is_in_the_record(name: TableName) -> None:
 
 def test_many_loads_become_segments(name: TableName, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_loads, "MAX_INLINE_FILES", 2)
-    monkeypatch.setattr(record_loads, "MAX_SEGMENTS", 2)
     add(name, *"abcdefgh")
     assert loaded(name) == list("abcdefgh")
 

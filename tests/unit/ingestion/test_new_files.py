@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -12,14 +13,14 @@ from widen.evolution.plan import BadFile
 from widen.ingestion.new_files import (
     Changed,
     FileChoice,
-    FileComparison,
-    compare_files,
     name_some,
     parse_changed,
     to_load_record,
 )
 from widen.json.observation import Observation
+from widen.log.load_segments import LoadedFiles, to_rows
 from widen.log.loads import LoadedFile
+from widen.sources.file_comparison import FileComparison, FileNames
 from widen.sources.listing import SourceFile, SourceFiles
 from widen.targets.table_format import Load
 
@@ -36,8 +37,17 @@ class Target:
     location: str = "shop"
     read: tuple[Load, ...] = field(default=LOADS)
 
-    def loads(self, *, is_required: bool = False) -> tuple[Load, ...]:
-        return self.read
+    def loaded_files(self, *, is_required: bool = False) -> LoadedFiles:
+        return LoadedFiles(held=to_rows(self.read, len(self.read)))
+
+
+def compare_files(files: Sequence[SourceFile], loads: tuple[Load, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the files of each kind that has some."""
+    has_hashes = any(file.content for file in files)
+    choice = FileChoice(Target(read=loads), hash_files=(lambda source: source) if has_hashes else None)  # type: ignore[arg-type]
+    choice(SourceFiles(("/in",), tuple(files)))
+    found = {name: getattr(choice.comparison, name).first for name in ("known", "changed", "late", "bad")}
+    return {name: paths for name, paths in found.items() if paths}
 
 
 def choose(
@@ -62,33 +72,34 @@ HASHED = (Load(version=1, loaded_ms=0, files=(LoadedFile("/in/a", 10, 100, "aa")
     ],
 )
 def test_files_with_hashes_are_compared_by_content(file: SourceFile, place: str) -> None:
-    assert compare_files([file], HASHED) == FileComparison(**{place: (file.path,)})
+    assert compare_files([file], HASHED) == {place: (file.path,)}
 
 
 def test_of_two_files_with_one_content_the_first_is_loaded() -> None:
     files = [SourceFile(f"/in/{name}", 1, 300, content="ee") for name in ("x", "y")]
-    assert compare_files(files, HASHED) == FileComparison(known=("/in/y",))
-    assert compare_files([SourceFile("/in/x", 1, 300), SourceFile("/in/y", 1, 300)], HASHED) == FileComparison()
+    assert compare_files(files, HASHED) == {"known": ("/in/y",)}
+    assert compare_files([SourceFile("/in/x", 1, 300), SourceFile("/in/y", 1, 300)], HASHED) == {}
 
 
 def test_a_file_is_known_by_path_size_and_time() -> None:
-    assert compare_files([KNOWN, OLD_STATE], LOADS) == FileComparison(known=("file:/in/b", "/in/a"))
+    assert compare_files([KNOWN, OLD_STATE], LOADS) == {"known": ("/in/a", "file:/in/b")}
 
 
 @pytest.mark.parametrize("file", [SourceFile("/in/b", 21, 200), SourceFile("/in/b", 20, 199)])
 def test_another_size_or_time_is_a_change(file: SourceFile) -> None:
-    assert compare_files([file], LOADS) == FileComparison(changed=("/in/b",))
+    assert compare_files([file], LOADS) == {"changed": ("/in/b",)}
 
 
 def test_a_new_file_is_late_if_a_newer_one_is_loaded() -> None:
-    assert compare_files([LATE, NEW], LOADS) == FileComparison(late=("/in/c",))
-    assert compare_files([LATE, NEW], ()) == FileComparison()
+    assert compare_files([LATE, NEW], LOADS) == {"late": ("/in/c",)}
+    assert compare_files([LATE, NEW], ()) == {}
 
 
 def test_only_new_files_are_chosen() -> None:
     chosen, found = choose(KNOWN, LATE, NEW)
     assert chosen == ["/in/c", "/in/d"]
-    assert (found.skipped, found.late, found.repeated) == (("file:/in/b",), ("/in/c",), ())
+    assert (found.skipped, found.late) == (FileNames.of("file:/in/b"), FileNames.of("/in/c"))
+    assert not found.repeated
 
 
 def test_the_chosen_files_are_read_by_name_and_not_by_their_folder() -> None:
@@ -107,7 +118,8 @@ def test_a_changed_file_is_refused_unless_the_caller_decides() -> None:
 def test_without_new_all_files_are_loaded_and_the_repeated_ones_are_told() -> None:
     chosen, found = choose(KNOWN, GROWN, NEW, is_new=False)
     assert chosen == ["file:/in/b", "/in/b", "/in/d"]
-    assert (found.repeated, found.changed, found.skipped) == (("file:/in/b",), ("/in/b",), ())
+    assert (found.repeated.first, found.changed.first) == (("file:/in/b",), ("/in/b",))
+    assert not found.skipped
 
 
 def test_changed_has_three_values() -> None:
@@ -141,20 +153,20 @@ BAD = (
 
 def test_an_unchanged_bad_file_is_left_out_only_where_bad_files_are_skipped() -> None:
     source = SourceFiles(("/in",), (SourceFile("file:/in/e", 7, 400), SourceFile("/in/a", 9, 9)))
-    assert compare_files(source.files, BAD) == FileComparison(bad=("file:/in/e", "/in/a"))
+    assert compare_files(source.files, BAD) == {"bad": ("/in/a", "file:/in/e")}
     skipping = FileChoice(Target(read=BAD), is_new=True, skips_bad=True)  # type: ignore[arg-type]
     assert skipping(source).files == ()
-    assert skipping.comparison.skipped == ("file:/in/e", "/in/a")
+    assert skipping.comparison.skipped.first == ("/in/a", "file:/in/e")
     for choice in (FileChoice(Target(read=BAD), is_new=True), FileChoice(Target(read=BAD), skips_bad=True)):  # type: ignore[arg-type]
         assert choice(source) == source
 
 
 def test_a_bad_file_that_has_changed_is_new() -> None:
-    assert compare_files([SourceFile("/in/e", 7, 401), SourceFile("/in/e", 8, 400)], BAD) == FileComparison()
+    assert compare_files([SourceFile("/in/e", 7, 401), SourceFile("/in/e", 8, 400)], BAD) == {}
 
 
 def test_a_bad_file_with_the_same_content_stays_bad_and_so_does_its_copy() -> None:
     loads = (Load(version=1, loaded_ms=0, files=(), bad_files=(LoadedFile("/in/e", 7, 400, "ff"),)),)
     files = [SourceFile("/in/e", 7, 999, content="ff"), SourceFile("/in/copy", 7, 400, content="ff")]
-    assert compare_files(files, loads) == FileComparison(bad=("/in/e", "/in/copy"))
-    assert compare_files([SourceFile("/in/e", 7, 400, content="gg")], loads) == FileComparison()
+    assert compare_files(files, loads) == {"bad": ("/in/copy", "/in/e")}
+    assert compare_files([SourceFile("/in/e", 7, 400, content="gg")], loads) == {}

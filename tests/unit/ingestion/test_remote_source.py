@@ -19,7 +19,7 @@ import widen
 from support.log_server import BUCKET, s3_server
 from widen.errors import EngineUnsuitable, InvalidOption, SourceChanged, SourceError, StorageError
 from widen.sources import remote_files
-from widen.sources.listing import list_local_files
+from widen.sources.find_files import list_local_files
 from widen.sources.places import expand_local, is_hidden
 from widen.sources.remote_files import list_store_files, open_store_file
 from widen.spark import engine

@@ -10,6 +10,7 @@ from widen.errors import ConcurrentTransaction, CorruptLog
 from widen.log import loads as record_loads
 from widen.log.commit import commit
 from widen.log.commit_outcome import Committed, Conflicted, Outcome, StagedFiles
+from widen.log.load_segments import Segment
 from widen.log.loads import FOLDER, Load, LoadedFile, Record, RecordFolder, encode_record, find_head, read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
@@ -65,7 +66,8 @@ def test_each_load_has_its_version_files_and_counts(store: LogStore) -> None:
 def test_a_record_that_is_written_reads_back_equal(store: LogStore) -> None:
     hashed = Load(version=1, loaded_ms=2, files=(LoadedFile("/a", 1, 2, "aa"), LoadedFile("/b", 1, 2)))
     bad = Load(version=1, loaded_ms=2, files=(), bad_files=(LoadedFile("/c", 3, 4, "cc"), LoadedFile("/d", 5, 6)))
-    whole = Record(number=3, loads=(load("a"), load("ü b"), hashed, bad), segments=("x",))
+    segments = ("x", Segment("y", 2, b"/a", b"/b\xff", 7, 1, 2))
+    whole = Record(number=3, loads=(load("a"), load("ü b"), hashed, bad), segments=segments)
     store.put(f"{FOLDER}/x1", encode_record(whole))
     assert RecordFolder(store).read("x1") == whole
 
@@ -88,13 +90,12 @@ def test_the_record_survives_a_checkpoint_and_the_cleanup_of_the_log(store: LogS
 
 def test_many_loads_become_segments_that_are_read_in_order(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_loads, "MAX_INLINE_FILES", 2)
-    monkeypatch.setattr(record_loads, "MAX_SEGMENTS", 2)
-    for number in range(12):
+    for number in range(16):
         record(store, load(str(number)))
         head = find_head(open_snapshot(store))
         assert head is not None
-        assert len(RecordFolder(store).read(head).segments) <= 2
-    assert [files for _, files in names(store)] == [[str(number)] for number in range(12)]
+        assert len(RecordFolder(store).read(head).segments) <= 3
+    assert [files for _, files in names(store)] == [[str(number)] for number in range(16)]
 
 
 def test_old_records_are_deleted_and_needed_ones_stay(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,10 @@ ERRORS = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, err
 
 def failing(call: Callable[..., Any], place: Path, number: int) -> Callable[..., Any]:
     def wrapper(path: Any = ".", *words: Any, **options: Any) -> Any:
-        if not isinstance(path, int) and os.fspath(path) == str(place):
+        named = os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else os.fspath(path)
+        if options.get("dir_fd") is not None:
+            named = os.path.join(os.readlink(f"/proc/self/fd/{options['dir_fd']}"), named)
+        if named == str(place):
             raise OSError(number, os.strerror(number), path)
         return call(path, *words, **options)
 

@@ -1,0 +1,549 @@
+"""The files that paths name, a batch of them at a time.
+
+A listing is streamed: of a folder with a million files, only those stay in memory that a load takes. The batches have
+the files of neighbouring folders, so that the record of loads finds them in few places.
+
+Source: docs/guide/files.md
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widen.errors import CorruptFile, SourceChanged, SourceError, StorageError
+from widen.model.display import Progress, no_progress
+from widen.sources.listing import (
+    FileFormat,
+    SourceFile,
+    SourceFiles,
+    as_literal,
+    escape_path,
+    find_ending,
+    find_state,
+    list_source_files,
+    local_path,
+    to_source_error,
+    to_source_files,
+    unusable_source,
+)
+from widen.sources.places import (
+    LISTS,
+    ensure_no_table,
+    expand_local,
+    has_linked_folder,
+    is_elsewhere,
+    is_hidden,
+    looking_at,
+    to_local,
+)
+from widen.sources.remote_files import is_store_url, list_store_files
+from widen.spark.engine import Session, can_start, is_local, require_spark
+from widen.spark.errors import translate_spark_errors
+from widen.spark.session import is_driver
+from widen.spark.spark_types import DataFrame, SparkSession, spark_errors
+
+FILES = pa.schema(
+    [("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64()), ("uri", pa.string())]
+)
+"""The fields of a `SourceFile`; the URI is null where `escape_path` gives it."""
+
+BATCH_FILES = 2**15
+"""The number of files in a batch of a listing: about 4 MB."""
+
+Keep: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
+"""Tells which files of a listing a load takes."""
+
+
+def find_source(
+    spark: Session,
+    paths: Sequence[str],
+    format: FileFormat | None = None,
+    options: Mapping[str, str] | None = None,
+    *,
+    may_be_empty: bool = False,
+    keep: Keep | None = None,
+    progress: Progress = no_progress,
+) -> SourceFiles:
+    """Return the files that paths name. A file that two paths or links name is listed once.
+
+    Args:
+        paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
+            a format count, if there are any.
+        format: Format of the files; None to infer it from their names, with JSON as the default.
+        options: How to read the files.
+        may_be_empty: Whether a source may have no files, or only empty ones.
+        keep: Tells which of the files to return; by default all.
+    """
+    listing, chosen = Listing(), _ChosenFiles(format, keep)
+    try:
+        for batch in _list_batches(spark, paths, listing):
+            chosen.add(batch)
+            listing.count += batch.num_rows
+            progress(f"looking at the source: {listing.count:,} files")
+    except spark_errors() as error:
+        raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
+    ensure_no_table(spark, ", ".join(paths), listing.folders)
+    files, left_out, found = chosen.finish(paths)
+    # Without roots Spark reads exactly these files; a root would bring back the others.
+    roots = tuple(paths) if listing.is_whole and keep is None else ()
+    source = SourceFiles(roots, tuple(files), tuple(left_out), found or FileFormat.JSON, options or {})
+    if not may_be_empty and not any(file.size_bytes for file in source.files):
+        reason = "the files are empty" if listing.count else "there is no file"
+        raise unusable_source(source.name or ", ".join(paths), reason, "Name files with records.")
+    return source
+
+
+@dataclass
+class Listing:
+    """What is known of a listing after its batches.
+
+    Args:
+        folders: The paths of the folders with files, with a slash at the end.
+        is_whole: Whether the batches have everything that Spark finds at the paths.
+    """
+
+    folders: set[str] = field(default_factory=set)
+    is_whole: bool = True
+    count: int = 0
+
+
+def _list_batches(spark: Session, paths: Sequence[str], listing: Listing) -> Iterator[pa.RecordBatch]:
+    """Yield the files that paths name, each once."""
+    places = _find_local_places(spark, paths)
+    if places is not None:
+        walk = LocalWalk(places)
+        yield from walk.batches()
+        listing.folders.update(f"file:{folder}/" for folder in walk.folders)
+        listing.is_whole = is_local(spark) and not walk.has_repeated
+        return
+    listed = _list_paths(spark, paths)
+    files = drop_repeated(listed)
+    listing.is_whole = len(files) == len(listed)
+    listing.folders.update(f"{file.path.rpartition('/')[0]}/" for file in files)
+    for first in range(0, len(files), BATCH_FILES):
+        yield to_batch(files[first : first + BATCH_FILES])
+
+
+def _find_local_places(spark: Session, paths: Sequence[str]) -> list[str] | None:
+    """Return the local places that paths name; None if Spark or another store has to be asked.
+
+    Spark follows a link to a parent for ever, so this process lists folders with links also for a session of Spark.
+    """
+    if not is_driver(spark):
+        return None
+    named = [expand_local(path) for path in paths]
+    if None in named:
+        return None
+    places = [each for some in named for each in some or ()]
+    is_here = is_local(spark) and not any(map(is_elsewhere, paths))
+    return places if is_here or any(map(has_linked_folder, places)) else None
+
+
+# ---- the format ------------------------------------------------------------------------------------
+
+
+class _ChosenFiles:
+    """The files of a listing that are of the requested format, or of the one format that their names show.
+
+    Args:
+        format: The requested format; None to infer it from the names.
+        keep: Tells which files of the format to keep.
+    """
+
+    def __init__(self, format: FileFormat | None, keep: Keep | None) -> None:
+        self._format, self._keep = format, keep
+        self._first: dict[FileFormat, str] = {}
+        self._kept: list[pa.RecordBatch] = []
+        self._others: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take a batch of a listing."""
+        for found, rows in split_formats(batch["path"]):
+            files = batch if len(rows) == batch.num_rows else batch.take(rows)
+            if found is not None:
+                first = pc.min_max(files["path"])["min"].as_py()
+                self._first[found] = min(first, self._first.get(found, first))
+            if found is not None and found is (self._format or next(iter(self._first))):
+                self._kept.append(self._filtered(files))
+            else:
+                self._others.append(files)
+
+    def _filtered(self, files: pa.RecordBatch) -> pa.RecordBatch:
+        return files if self._keep is None else files.filter(self._keep(files))
+
+    def finish(self, paths: Sequence[str]) -> tuple[list[SourceFile], list[str], FileFormat | None]:
+        """Return the files to read and the paths of others, by path, and the format.
+
+        Raises:
+            SourceError: the names show several formats.
+        """
+        if self._format is None and len(self._first) > 1:
+            named = sorted((found.value, path) for found, path in self._first.items())
+            names = " and ".join(f"{found} ({path})" for found, path in named)
+            reason = f"the files have several formats: {names}"
+            raise unusable_source(", ".join(paths), reason, "Name the format or the files.")
+        found = self._format or next(iter(self._first), None)
+        if found not in self._first:
+            self._kept, self._others = [self._filtered(files) for files in self._others], []
+        left_out = sorted(path for files in self._others for path in files["path"].to_pylist())
+        files = (file for batch in self._kept for file in to_files(batch))
+        return sorted(files, key=lambda file: file.path), left_out, found
+
+
+def split_formats(paths: pa.Array) -> Iterator[tuple[FileFormat | None, pa.Array]]:
+    """Yield the formats that the names of files show, each with the indexes of its files; None for names without one.
+
+    Files in a folder mostly have one ending, so Arrow asks all of them for the ending of the first.
+    """
+    rows = pa.array(range(len(paths)), pa.int64()) if len(paths) else pa.array([], pa.int64())
+    while len(rows):
+        found, ending = find_ending(paths[rows[0].as_py()].as_py())
+        here = pc.ends_with(paths.take(rows), ending)
+        yield found, rows.filter(here)
+        rows = rows.filter(pc.invert(here))
+
+
+def choose_files(
+    files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str]
+) -> SourceFiles | None:
+    """Return the files to read: files of the requested format, or of the one format that their names show.
+
+    Args:
+        format: Requested format; None to infer it from the names.
+        options: How to read the files.
+
+    Returns:
+        None if no name tells a format.
+    """
+    chosen, by_path = _ChosenFiles(format, None), {file.path: file for file in files}
+    chosen.add(to_batch(files))
+    kept, left_out, found = chosen.finish(["the new files"])
+    return (
+        None
+        if found is None
+        else SourceFiles((), tuple(by_path[file.path] for file in kept), tuple(left_out), found, options)
+    )
+
+
+def to_batch(files: Sequence[SourceFile]) -> pa.RecordBatch:
+    """Return files as a batch of a listing."""
+    columns = [[getattr(file, name) for file in files] for name in FILES.names]
+    return to_columns(columns[0], *columns[1:])
+
+
+def to_columns(paths: Sequence[str], *columns: Sequence[object]) -> pa.RecordBatch:
+    """Return columns of a listing as a batch of it.
+
+    Raises:
+        SourceError: the name of a file is not in UTF-8.
+    """
+    try:
+        texts = pa.array(paths, pa.string())
+    except UnicodeEncodeError as error:
+        path = next(path for path in paths if not _is_utf8(path))
+        raise SourceError(source=ascii(path), reason="its name is not in UTF-8", fix="Rename the file.") from error
+    others = [pa.array(column, each.type) for column, each in zip(columns, list(FILES)[1:], strict=True)]
+    return pa.RecordBatch.from_arrays([texts, *others], schema=FILES)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def to_files(batch: pa.RecordBatch) -> Iterator[SourceFile]:
+    """Yield the files of a batch of a listing."""
+    for path, size_bytes, modified_ms, uri in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield SourceFile(path, size_bytes, modified_ms, uri or escape_path(path))
+
+
+# ---- the local disk --------------------------------------------------------------------------------
+
+
+class LocalWalk:
+    """The files in local places and below that have bytes, as Spark lists them, without those that are hidden.
+
+    Links to folders are followed once. A file that a link or another path names as well has its own path.
+
+    Args:
+        places: Files and folders.
+    """
+
+    def __init__(self, places: Iterable[str]) -> None:
+        self.folders: set[str] = set()
+        """The folders with files."""
+        self.has_repeated = False
+        """Whether a file has several paths."""
+        self._places = list(places)
+        self._seen: set[str] = set()
+        self._single: list[str] = []
+        self._paths: list[str] = []
+        self._sizes: list[int] = []
+        self._times: list[int] = []
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the files, a batch of neighbouring folders at a time."""
+        pending, linked = list[tuple[str, str]](), list[str]()
+        for place in reversed(self._places):
+            if not _is_folder(place):
+                self._single.append(place)
+            elif os.path.islink(place):
+                linked.insert(0, place)
+            else:
+                pending.append((place.rstrip("/"), os.path.realpath(place).rstrip("/")))
+        while pending or linked:
+            place, real = pending.pop() if pending else (linked[0], os.path.realpath(linked.pop(0)))
+            if real in self._seen:
+                self.has_repeated = True
+                continue
+            self._seen.add(real)
+            below, links = self._list_folder(place)
+            pending += [(f"{place}/{name}", f"{real}/{name}") for name in sorted(below, reverse=True)]
+            linked += links
+            if len(self._paths) >= BATCH_FILES:
+                yield self._flush()
+        self._add_single()
+        if self._paths:
+            yield self._flush()
+
+    def _list_folder(self, place: str) -> tuple[list[str], list[str]]:
+        """Take the files of a folder, and return the names of the folders in it and the paths of links to folders."""
+        below, links, files = list[str](), list[str](), list[os.DirEntry[str]]()
+        with looking_at(place), _open_folder(place) as descriptor, os.scandir(descriptor) as entries:
+            for entry in entries:
+                name = entry.name
+                if (name[0] in "._" or name.endswith("._COPYING_")) and is_hidden(name):
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    files.append(entry)
+                elif entry.is_symlink():
+                    path = f"{place}/{name}"
+                    (links if os.path.isdir(path) else self._single).append(path)
+                elif entry.is_dir(follow_symlinks=False):
+                    below.append(name)
+            states = [(entry.name, _find_state_in(descriptor, place, entry.name)) for entry in files]
+            self._add(place, [(name, state) for name, state in states if state is not None])
+        return below, sorted(links)
+
+    def _add(self, place: str, files: Sequence[tuple[str, os.stat_result]]) -> None:
+        found = [(name, state) for name, state in files if state.st_size]
+        if found:
+            self.folders.add(place)
+            self._paths += [f"file:{place}/{name}" for name, _ in found]
+            self._sizes += [state.st_size for _, state in found]
+            self._times += [state.st_mtime_ns // 1_000_000 for _, state in found]
+
+    def _add_single(self) -> None:
+        """Take the files that are places themselves or links, unless their folder is listed."""
+        named = sorted((os.path.realpath(path) != path, path) for path in self._single)
+        taken: set[str] = set()
+        for _, path in named:
+            real = os.path.realpath(path)
+            folder, _, name = real.rpartition("/")
+            if is_hidden(os.path.basename(path)):
+                continue
+            if real in taken or (folder in self._seen and not is_hidden(name)):
+                self.has_repeated = True
+                continue
+            taken.add(real)
+            state = find_state(path)
+            if state is not None:
+                self._add(os.path.dirname(path).rstrip("/"), [(os.path.basename(path), state)])
+
+    def _flush(self) -> pa.RecordBatch:
+        count = len(self._paths)
+        batch = to_columns(self._paths, self._sizes, self._times, [None] * count)
+        self._paths, self._sizes, self._times = [], [], []
+        return batch
+
+
+@contextmanager
+def _open_folder(place: str) -> Iterator[int]:
+    """Yield a descriptor of a folder: the system then finds the files in it by their names alone."""
+    descriptor = os.open(place or "/", os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _find_state_in(descriptor: int, place: str, name: str) -> os.stat_result | None:
+    """Return size and time of a file in a folder; None if it is not there any more."""
+    try:
+        return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except OSError as error:
+        with looking_at(f"{place}/{name}"):
+            raise error
+    return None
+
+
+def _is_folder(place: str) -> bool:
+    """Return whether a local place is a folder, or a link to one."""
+    with looking_at(place):
+        return stat.S_ISDIR(os.stat(place).st_mode)
+    return False
+
+
+def list_local_files(places: Iterable[str]) -> list[SourceFile]:
+    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
+    files = (file for batch in LocalWalk(places).batches() for file in to_files(batch))
+    return sorted(files, key=lambda file: file.path)
+
+
+def _find_local_file(path: str) -> SourceFile | None:
+    """Return a local file; None if it does not exist, or no longer."""
+    state = find_state(path)
+    if state is None:
+        return None
+    uri = f"file:{escape_path(path)}"
+    return SourceFile(f"file:{path}", state.st_size, state.st_mtime_ns // 1_000_000, uri)
+
+
+# ---- Spark and object stores -----------------------------------------------------------------------
+
+
+def _list_paths(spark: Session, paths: Sequence[str]) -> list[SourceFile]:
+    """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
+    if is_local(spark):
+        found = [_list_here(spark, path) for path in paths]
+        if None not in found:
+            return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
+    spark = require_spark(spark, LISTS)
+    reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+    named = _list_local_files(spark, paths)
+    if named is not None:
+        return named
+    try:
+        return to_source_files(list_source_files(reader.load(list(paths))))
+    except spark_errors():
+        if [*map(as_literal, paths)] == [*paths]:
+            raise
+    if len(paths) > 1:
+        return sorted((file for path in paths for file in _list_paths(spark, [path])), key=lambda file: file.path)
+    return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
+
+
+def _list_here(spark: Session, path: str) -> list[SourceFile] | None:
+    """Return the files that a path names, listed by this process; None if Spark has to list them."""
+    if not is_store_url(path):
+        places = expand_local(path)
+        return None if places is None or is_elsewhere(path) else list_local_files(places)
+    try:
+        found = list_store_files(path, is_hidden)
+    except StorageError as error:
+        if can_start(spark):  # its configuration may have the credentials
+            return None
+        raise unusable_source(path, str(error.fields["reason"]), str(error.fields["fix"])) from error
+    if found is None:
+        raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
+    return [SourceFile(each.url, each.size_bytes, each.modified_ms, escape_path(each.url)) for each in found]
+
+
+def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """Drop files that are listed twice, preferring real paths over links."""
+    folders: dict[str, str] = {}
+    kept: dict[str, SourceFile] = {}
+    for file, real in sorted(
+        ((file, _real_path(file.path, folders)) for file in files),
+        key=lambda each: (each[0].path != each[1], each[0].path),
+    ):
+        kept.setdefault(real, file)
+    return sorted(kept.values(), key=lambda file: file.path)
+
+
+def _real_path(path: str, folders: dict[str, str]) -> str:
+    """Return the path of a file without links.
+
+    Args:
+        folders: The real paths of folders, which this extends.
+    """
+    plain = to_local(path)
+    if plain is None:
+        return path
+    folder, _, name = plain.rpartition("/")
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    real = f"{folders[folder]}/{name}"
+    return f"file:{os.path.realpath(real) if os.path.islink(real) else real}"
+
+
+def _list_local_files(spark: SparkSession, paths: Sequence[str]) -> list[SourceFile] | None:
+    """Return the files of the local disk that plain paths name, or one directory, without a Spark job.
+
+    Spark decides whether a path without a scheme is local, and whether a file is hidden. A job leaves out empty files.
+
+    Returns:
+        None if Spark has to list them.
+    """
+    plain = ["/" + path.removeprefix("file:").lstrip("/") for path in paths]
+    if not all(map(_PLAIN_PATH.fullmatch, paths)) or not is_driver(spark) or not _are_few(plain):
+        return None
+    uris = spark.read.option("recursiveFileLookup", "true").text(list(paths)).inputFiles()
+    listed = [match[1] for match in map(_PLAIN_URI.fullmatch, uris) if match]
+    if len(listed) < len(uris) or (any(map(os.path.isfile, plain)) and sorted(listed) != sorted(plain)):
+        return None
+    try:
+        stats = [(path, os.stat(path)) for path in sorted(listed)]
+    except FileNotFoundError:  # deleted meanwhile
+        return None
+    return [
+        SourceFile(f"file:{path}", stat.st_size, stat.st_mtime_ns // 1_000_000, f"file:{path}")
+        for path, stat in stats
+        if stat.st_size
+    ]
+
+
+def _are_few(paths: Sequence[str]) -> bool:
+    """Return whether local paths are a few files, or a directory with not many below it."""
+    if len(paths) != 1 or not os.path.isdir(paths[0]):
+        return len(paths) <= MAX_NAMED_FILES and all(map(os.path.isfile, paths))
+    below = chain.from_iterable(names for _, _, names in os.walk(paths[0]))
+    return next(islice(below, MAX_LISTED_FILES, None), None) is None
+
+
+MAX_NAMED_FILES, MAX_LISTED_FILES = 32, 1_000
+"""Maximum number of paths, and of files below a directory, that are listed without a Spark job: Spark looks at each
+path in turn, and passes on one name after the other."""
+
+_PLAIN_PATH = re.compile(r"(?:file:)?/[A-Za-z0-9/._=,@+-]+")
+"""Local paths without characters that are escaped in a URI or part of a pattern."""
+
+_PLAIN_URI = re.compile(r"file://(/[A-Za-z0-9/._=,@+-]+)")
+
+
+def list_new_files(files: DataFrame | Sequence[str]) -> list[SourceFile]:
+    """Return the files of a micro-batch that have bytes as values, sorted by name.
+
+    Args:
+        files: The columns of `widen.sources.listing.list_source_files`; or the URIs of local files.
+
+    Raises:
+        SourceChanged: a file was deleted after the stream had found it.
+    """
+    if not isinstance(files, DataFrame):
+        found = {uri: _find_local_file(local_path(uri) or uri) for uri in files}
+        for uri, file in found.items():
+            if file is None:
+                raise SourceChanged(path=f"file:{local_path(uri)}", change="was deleted", fix=_REPLACE)
+        return drop_repeated([file for file in found.values() if file is not None and file.size_bytes])
+    try:
+        with translate_spark_errors():
+            return drop_repeated(to_source_files(files))
+    except CorruptFile as error:
+        raise SourceChanged(path=error.fields["path"], change="was deleted", fix=_REPLACE) from error
+
+
+_REPLACE = "Restore it, or put an empty file there if its records are not needed, and start the stream again."

@@ -18,7 +18,7 @@ import widen
 from support.command_line import run, run_json
 from support.covering import covering
 from widen.errors import InvalidOption, SourceError
-from widen.sources import listing, places
+from widen.sources import find_files, listing, places
 from widen.table import Table
 from widen.table.table import create_table_as
 
@@ -84,7 +84,7 @@ def test_what_has_tables_or_is_a_part_of_one_is_refused(
 ) -> None:
     """Also where only Spark sees the store, as with S3 and from a client of Spark Connect."""
     if not is_here:
-        for module in (places, listing):
+        for module in (places, listing, find_files):
             monkeypatch.setattr(module, "is_driver", lambda _: False)
         monkeypatch.setattr(places, "will_run_here", lambda _: False)
     for call in (widen.ingest, widen.plan):
@@ -225,7 +225,7 @@ def test_files_that_are_named_twice(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_many_files_behind_a_link(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MAX_LISTED_FILES", 3)
+    monkeypatch.setattr(find_files, "MAX_LISTED_FILES", 3)
     for number in range(10):
         put(tmp_path / "in" / "sub", f"{number}.json", number)
     (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")

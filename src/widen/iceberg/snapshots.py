@@ -30,8 +30,8 @@ from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reason
 from widen.iceberg import properties as names
 from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors
 from widen.log.commit_outcome import StagedFiles
-from widen.log.load_segments import LoadedFiles
-from widen.log.loads import Load, RecordFolder, put_record, record_file, write_record
+from widen.log.load_segments import Load, LoadedFiles
+from widen.log.loads import RecordFolder, put_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily

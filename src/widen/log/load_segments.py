@@ -222,7 +222,8 @@ def encode_segment(rows: pa.Table) -> bytes:
         writer.write_table(rows.slice(0, files), row_group_size=GROUP_FILES)
         if rows.num_rows > files:
             writer.write_table(rows.slice(files))
-    return target.getvalue().to_pybytes()
+    content: bytes = target.getvalue().to_pybytes()
+    return content
 
 
 def describe_segment(name: str, rows: pa.Table) -> Segment:

@@ -210,7 +210,8 @@ class RecordFolder:
 def _takes_in(rows: pa.Table, segment: Segment | str) -> bool:
     if isinstance(segment, str):
         return True
-    return segment.files <= rows.num_rows and segment.files + rows.num_rows <= MAX_SEGMENT_FILES
+    files: int = rows.num_rows
+    return segment.files <= files <= MAX_SEGMENT_FILES - segment.files
 
 
 def _missing_part(path: str) -> CorruptLog:
@@ -440,7 +441,7 @@ def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int,
         return Record(loads=(load,))
     number, loads = record.number + 1, (*record.loads, load)
     if number % CLEANUP_EVERY == 0:
-        _delete_old_records(folder, {head, *map(segment_name, record.segments)})
+        _delete_old_records(folder, {head or "", *map(segment_name, record.segments)})
     if sum(len(each.files) + len(each.bad_files) for each in loads) < MAX_INLINE_FILES:
         return Record(number=number, loads=loads, segments=record.segments)
     segments = folder.add_rows(record.segments, to_rows(loads, number), version, staged)

@@ -63,7 +63,7 @@ from widen.schema.source_metadata import COMMENT, EVOLVED_FROM, shared_source_ke
 if TYPE_CHECKING:
     from widen.batches.text_batch import ContractReport
     from widen.files.footers import OldType
-    from widen.log.loads import Load, LoadedFile
+    from widen.log.load_segments import Load, LoadedFile
 
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}

@@ -189,7 +189,8 @@ class ComparedFiles:
             if count := pc.sum(here).as_py() or 0:
                 before: FileNames = getattr(self._comparison, name)
                 first = FileNames.of(*files["path"].filter(here).slice(0, MAX_LISTED).to_pylist())
-                self._comparison = replace(self._comparison, **{name: before + replace(first, count=count)})
+                counted: Any = {name: before + replace(first, count=count)}
+                self._comparison = replace(self._comparison, **counted)
         self._new.append(files.filter(pc.equal(states, pa.scalar(0, pa.int8()))).select(["path", "modified_ms"]))
         skipped = pa.array([int(state) for state in self._comparison.skipped_states], pa.int8())
         return pc.invert(pc.is_in(states, value_set=skipped))

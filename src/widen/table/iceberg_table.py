@@ -35,7 +35,7 @@ from widen.iceberg.table_commit import (
 )
 from widen.log.commit_files import to_ms
 from widen.log.commit_outcome import Conflicted, StagedFiles, after_commit, retry_conflicts
-from widen.log.loads import Load
+from widen.log.load_segments import Load
 from widen.log.log_store import LogStore
 from widen.model.acknowledgement import acknowledgement_properties
 from widen.model.argument_types import check_arguments

@@ -14,7 +14,8 @@ import pyarrow as pa
 from widen.evolution.unify import build_contract, view_sql
 from widen.log.commit import Committed, Outcome, commit
 from widen.log.commit_files import to_ms
-from widen.log.loads import Load, read_loads
+from widen.log.load_segments import Load
+from widen.log.loads import read_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.acknowledgement import acknowledgement_properties

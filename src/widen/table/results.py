@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange, recorded_reasons, schema_changes
 from widen.iceberg.snapshots import reasons_between
-from widen.log.loads import Load, LoadedFile
+from widen.log.load_segments import Load, LoadedFile
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path
 from widen.model.display import html_table, list_lines, shorten

@@ -30,8 +30,7 @@ from widen.log.commit_outcome import (
     run_logged,
     several_commits,
 )
-from widen.log.load_segments import LoadedFiles
-from widen.log.loads import Load, LoadedFile
+from widen.log.load_segments import Load, LoadedFile, LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType

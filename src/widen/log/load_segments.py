@@ -1,8 +1,8 @@
 """Segments of the record of loads, and the question of which files of a listing a table has loaded.
 
 A segment is a Parquet file. Its rows are loaded source files, sorted by their canonical paths, and after them one row
-for each load. So a question about some paths reads only the row groups that can have them: its memory is bounded by
-`MAX_GROUPS` row groups and the batch of files that it is asked about, whatever the table has loaded.
+for each load. So a question about some paths decodes only the row groups that can have them: its memory is bounded by
+`MAX_SEGMENTS`, `MAX_GROUPS` and the batch of files that it is asked about, whatever the table has loaded.
 
 Source: docs/guide/files.md#record
 """
@@ -90,8 +90,8 @@ ROWS = pa.schema(
 GROUP_FILES, MAX_SEGMENT_FILES = 2**14, 2**18
 """The number of files in a row group, and the maximum in a segment: such a segment is never written again."""
 
-MAX_GROUPS = 32
-"""The number of row groups that stay in memory."""
+MAX_SEGMENTS, MAX_GROUPS = 32, 32
+"""The number of segments whose bytes stay in memory, and of row groups: at most 200 MB together, and mostly 20."""
 
 _ANSWERS = ["key", "size_bytes", "modified_ms", "content", "is_bad", "version", "loaded_ms"]
 _LOCAL = b"file:"
@@ -261,7 +261,8 @@ class SegmentFile:
     def __init__(self, store: LogStore, path: str, translate: Callable[[str, Exception], Exception]) -> None:
         self._path, self._translate = path, translate
         with self._reading():
-            self._file = pq.ParquetFile(store.open(path))
+            # One request for the whole file, which has a few MB at most.
+            self._file = pq.ParquetFile(pa.BufferReader(store.read(path)))
             parts = [self._file.metadata.row_group(at).column(0) for at in range(self._file.num_row_groups)]
             self.bounds = [_find_bounds(part) for part in parts]
         """The least and the greatest key of each row group; None for one with the rows of loads."""
@@ -310,7 +311,7 @@ class LoadedFiles:
     counts: RowFilter | None = None
 
     def __post_init__(self) -> None:
-        self._open = lru_cache(maxsize=64)(self._open_segment)
+        self._open = lru_cache(maxsize=MAX_SEGMENTS)(self._open_segment)
         self._read = lru_cache(maxsize=MAX_GROUPS)(self._read_group)
 
     @property

@@ -24,7 +24,7 @@ from interop.conftest import IcebergSpark
 from widen.changes import iceberg_write
 from widen.iceberg.catalog import to_table_name
 
-TABLES = 60 if os.environ.get("WIDEN_TEST_FAULTS") else 6
+TABLES = int(os.environ.get("WIDEN_TABLES", 60 if os.environ.get("WIDEN_TEST_FAULTS") else 6))
 STEPS = 10
 LINEAGE = "_row_id, _last_updated_sequence_number"
 
@@ -48,6 +48,7 @@ class Walk:
     ids: dict[int, int] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
     highest: int = -1
+    is_keyed: bool = False
     log: list[str] = field(default_factory=list)
 
     @property
@@ -113,7 +114,23 @@ class Walk:
         source = self.folder / f"{self.name}-{len(self.log)}.json"
         source.write_text(records)
         self.log.append(f"ingest {keys}")
-        assert widen.ingest(source, f"ns.{self.name}", catalog=self.catalog, to="iceberg", verify=True).version
+        options = {"key": ["id"]} if self.is_keyed else {}
+        changed = widen.ingest(source, f"ns.{self.name}", catalog=self.catalog, to="iceberg", verify=True, **options)
+        assert changed.version
+        self.rows |= dict.fromkeys(keys, value)
+        return set(keys)
+
+    def loads_by_key(self) -> set[int]:
+        """Load records by key; each gets a new id, also where its row is known."""
+        keys, value = [key for key in (*self.some_keys(), *self.new_keys()) if key != -1], self.value()
+        source = self.folder / f"{self.name}-{len(self.log)}.json"
+        source.write_text("\n".join(json.dumps({"id": key, "p": key % 2, "v": value}) for key in keys))
+        self.log.append(f"ingest by key {keys}")
+        changed = widen.ingest(source, f"ns.{self.name}", catalog=self.catalog, to="iceberg", key=["id"], verify=True)
+        assert changed.version, "\n".join(self.log)
+        self.is_keyed = True
+        for key in keys:
+            self.ids.pop(key, None)
         self.rows |= dict.fromkeys(keys, value)
         return set(keys)
 
@@ -144,6 +161,7 @@ class Walk:
         theirs = sorted(map(tuple, self.iceberg.sql(query)))
         frame = self.table.read(row_lineage=True, spark=self.spark).select("id", "v", *LINEAGE.split(", "))
         assert sorted(map(tuple, frame.collect())) == theirs, said
+        self.check_totals()
         local = self.table.read(spark=self.spark).select("id", "v").toArrow().to_pylist()
         assert {row["id"]: row["v"] for row in local} == self.rows, said
         assert {key: value for key, value, *_ in theirs} == self.rows, said
@@ -164,6 +182,18 @@ class Walk:
                 assert updated == self.numbers[key], (key, said)
             self.ids[key], self.numbers[key] = number, updated
         self.highest = max([self.highest, *ids])
+
+    def check_totals(self) -> None:
+        """Compare what the summary of the newest snapshot counts with what its manifests list."""
+        table = f"default.ns.{self.name}"
+        (summary,) = self.iceberg.sql(f"SELECT summary FROM {table}.snapshots ORDER BY committed_at DESC LIMIT 1")[0]
+        query = f"SELECT content, count(*), sum(record_count) FROM {table}.files GROUP BY content"
+        listed = {kind: (files, rows) for kind, files, rows in self.iceberg.sql(query)}
+        said = {key.removeprefix("total-"): int(value) for key, value in summary.items() if key.startswith("total-")}
+        data, deletes = listed.get(0, (0, 0)), listed.get(1, (0, 0))
+        log = "\n".join(self.log)
+        assert (said["data-files"], said["records"]) == data, log
+        assert (said["delete-files"], said["position-deletes"]) == deletes, log
 
     @property
     def current_number(self) -> int:
@@ -202,7 +232,8 @@ def test_rows_keep_their_ids(
             walk.ours(text, spark=spark)
 
     runs = (walk.theirs, walk.theirs, with_spark, by_frames)
-    steps: list[Callable[[], set[int]]] = [walk.ingests, walk.optimizes, walk.rewrites, walk.grows]
+    steps: list[Callable[[], set[int]]] = [walk.ingests, walk.loads_by_key, walk.optimizes, walk.rewrites, walk.grows]
+    steps += [lambda: walk.updates(walk.ours), lambda: walk.deletes(walk.ours)]
     steps += [
         (lambda change=change, run=run: change(run))  # type: ignore[misc]
         for change in (walk.inserts, walk.updates, walk.deletes, walk.merges)

@@ -16,10 +16,12 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from widen.changes.assignment import CLAUSE, ChangeKind, keep_decided_rows
 from widen.changes.change_data_writer import to_bitmaps
 from widen.changes.iceberg_copies import LONGEST, HeldRows, hold_rows, most_rows
+from widen.changes.iceberg_vectors import mark_deleted, marks_rows
 from widen.changes.iceberg_write import (
     ChangedRows,
     ReplacedFiles,
@@ -35,7 +37,7 @@ from widen.changes.overwrite import MATCH, ReplacedRows, key_predicate, semi_joi
 from widen.errors import AmbiguousMerge, JobFailed
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
-from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_bitmap, without_marked
 from widen.files.iceberg_columns import LINEAGE
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, read_lineage, to_uris
 from widen.frames.physical_layout import (
@@ -90,6 +92,7 @@ class RowChange:
         is_unique: Whether a row that is decided several times is an error.
         is_whole: Whether every row changes.
         searched: What all rows fulfil that change.
+        marks: Whether old rows are marked in deletion vectors, and their files are not copied.
     """
 
     source: IcebergSource
@@ -104,6 +107,7 @@ class RowChange:
     is_unique: bool = False
     is_whole: bool = False
     searched: Predicate = field(default_factory=UnknownPredicate)
+    marks: bool = False
 
     def write(self, staged: StagedFiles, here: Callable[[], HeldRows] | None = None) -> ReplacedFiles:
         """Write the files that replace those with such rows, and return both.
@@ -167,19 +171,62 @@ class RowChange:
             raise AmbiguousMerge(count=count)
         if not held.total:
             return ReplacedFiles()
-        touched, written = with_keys(self.scan, held.keys), None
-        added = [_filled(held.added, self.writer.schema)] if len(held.added) else []
-        changed, deleted = ChangedRows(held.replaced(touched), added), deleted_positions(self.source, touched)
-        if deleted is not None:
-            marked = held.deleted(touched)
-            written = copy_unmarked(self.source, self.writer, touched, marked, changed=changed, deleted=deleted)
-        if deleted is None or written is None:
+        touched = with_keys(self.scan, held.keys)
+        deleted = deleted_positions(self.source, touched)
+        if deleted is None:
             raise NotLocal("it copies the files of the table")
-        staged.add_undo(lambda: self.writer.discard(written))
+        added = [_filled(held.added, self.writer.schema)] if len(held.added) else []
+        changed = ChangedRows(held.replaced(touched), added)
+        if self.marks:
+            return self._mark_held(held, touched, changed, deleted, staged)
+        written = self._copy(touched, held.deleted(touched), changed, deleted, staged)
         removed = self._entries(touched)
         more = held.count(ChangeKind.INSERT) - held.count(ChangeKind.DELETE) - sum(map(len, deleted.values()))
         _ensure_count(self.writer.count_rows(written), sum(each.record_count for each in removed) + more)
         return ReplacedFiles(removed, written, held.total)
+
+    def _mark_held(
+        self,
+        held: HeldRows,
+        touched: IcebergScan,
+        changed: ChangedRows,
+        deleted: Mapping[str, BitMap64],
+        staged: StagedFiles,
+    ) -> ReplacedFiles:
+        """Write held rows to files of their own, and deletion vectors that have the old ones."""
+        gone, others = dict[str, BitMap64](), dict[str, BitMap64]()
+        for file in touched.files:
+            updated = changed.replaced.get(file.path)
+            old = BitMap64() if updated is None else to_bitmap(updated[ROW])
+            others[file.path] = BitMap64(range(file.rows)) - old
+            gone[file.path] = old | deleted.get(file.path, BitMap64())
+        for path, rows in held.deleted(touched).items():
+            gone[path] |= rows
+        written: list[IcebergFile] = []
+        if changed.replaced or changed.added:
+            written = self._copy(touched, others, changed, deleted, staged)
+        _ensure_count(self.writer.count_rows(written), held.count(ChangeKind.INSERT, ChangeKind.UPDATE))
+        marked = mark_deleted(self.source, self.writer, touched, gone, staged)
+        return ReplacedFiles(marked.removed, written, held.total, marked.vectors)
+
+    def _copy(
+        self,
+        scan: IcebergScan,
+        marked: Mapping[str, BitMap64],
+        changed: ChangedRows,
+        deleted: Mapping[str, BitMap64],
+        staged: StagedFiles,
+    ) -> list[IcebergFile]:
+        """Write copies of files without marked rows.
+
+        Raises:
+            NotLocal: Spark has to copy a file.
+        """
+        written = copy_unmarked(self.source, self.writer, scan, marked, changed=changed, deleted=deleted)
+        if written is None:
+            raise NotLocal("it copies the files of the table")
+        staged.add_undo(lambda: self.writer.discard(written))
+        return written
 
     # ---- rows that Spark writes ---------------------------------------------------------------------
 
@@ -217,6 +264,12 @@ class RowChange:
             removed, fresh = self._entries(touched), self._count(total, ChangeKind.UPDATE, ChangeKind.INSERT)
             if not removed and not fresh:
                 return ReplacedFiles()
+            if self.marks and held is not None:
+                replaced = self._mark(changed if fresh else None, touched, by_path(touched, to_bitmaps(held)), staged)
+                if replaced is not None:
+                    written += replaced.written
+                    _ensure_count(writer.count_rows(written), fresh)
+                    return replace(replaced, rows=total)
             before, copies = sum(each.record_count for each in removed), None
             if held is not None and (not self.returns_all or fresh <= _FEW * before):
                 copies = copy_unmarked(self.source, writer, touched, by_path(touched, to_bitmaps(held)))
@@ -237,6 +290,18 @@ class RowChange:
         if copied < 0 or not touched.deletes:
             _ensure_count(copied, expected)
         return ReplacedFiles(removed, written, total)
+
+    def _mark(
+        self, changed: DataFrame | None, scan: IcebergScan, lost: Mapping[str, BitMap64], staged: StagedFiles
+    ) -> ReplacedFiles | None:
+        """Write new rows with Spark, and deletion vectors of lost rows; None if there are too many."""
+        known = deleted_positions(self.source, scan)
+        if known is None:
+            return None
+        written = [] if changed is None else self.writer.write(self._new_rows(changed))
+        gone = {path: rows | known.get(path, BitMap64()) for path, rows in lost.items()}
+        marked = mark_deleted(self.source, self.writer, scan, gone, staged)
+        return ReplacedFiles(marked.removed, written, vectors=marked.vectors)
 
     def _replace_all(self, written: Sequence[IcebergFile]) -> ReplacedFiles:
         removed, count = self._entries(self.scan), self.writer.count_rows(written)
@@ -409,4 +474,6 @@ def remove_replaced_iceberg_rows(
 
     source = IcebergSource(lambda: replaced.spark, io, point)
     kinds = (ChangeKind.DELETE,)
-    return RowChange(source, schema, writer, schema, scan, kinds, decide, searched=searched).write(staged)
+    marks = marks_rows(point.metadata, "delete")
+    change = RowChange(source, schema, writer, schema, scan, kinds, decide, searched=searched, marks=marks)
+    return change.write(staged)

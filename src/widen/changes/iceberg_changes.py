@@ -23,6 +23,7 @@ from widen.changes.assignment import (
 )
 from widen.changes.iceberg_apply import RowChange
 from widen.changes.iceberg_copies import HeldRows, RowSearch
+from widen.changes.iceberg_vectors import marks_rows
 from widen.changes.iceberg_write import ReplacedFiles, check_iceberg_rows, find_deleted, open_iceberg_writer
 from widen.changes.merge import (
     MergeClause,
@@ -134,7 +135,7 @@ class SelectedRows:
         transaction = self._open(())
         with StagedFiles() as staged:
             files = self._remove(transaction, staged)
-            if not files.removed:
+            if files.is_empty:
                 return self._unchanged()
             count = self._count_all() if self.where is None else files.rows[0]
             metrics = {**_file_metrics(files), "numDeletedRows": count}
@@ -171,7 +172,7 @@ class SelectedRows:
             return rows.select(FILE, ROW, F.when(self._is_match, 0).alias(CLAUSE), *after)
 
         transaction = self._open(())
-        change = self._change(transaction, self._candidates, (ChangeKind.UPDATE,), decide)
+        change = self._change(transaction, self._candidates, (ChangeKind.UPDATE,), decide, statement="update")
         change = replace(change, names={path[0] for path in given}, is_whole=self.where is None)
 
         def here() -> HeldRows:
@@ -180,7 +181,7 @@ class SelectedRows:
 
         with StagedFiles() as staged, translate_overflow():
             files = change.write(staged, here if len(texts) == len(given) else None)
-            if not files.removed:
+            if files.is_empty:
                 return self._unchanged()
             metrics = {**_file_metrics(files), "numUpdatedRows": files.rows[0]}
             return self._commit(transaction, staged, UPDATE, files, metrics)
@@ -231,7 +232,8 @@ class SelectedRows:
             return MergeDecision(_MergeTarget(self.spark, before, columns), merge).decide(rows)
 
         with StagedFiles() as staged, translate_overflow():
-            change = self._change(transaction, self._merge_candidates(merge), merge.kinds, decide, returns_all=False)
+            candidates = self._merge_candidates(merge)
+            change = self._change(transaction, candidates, merge.kinds, decide, statement="merge", returns_all=False)
             self._ensure_assignable(names)
             if ChangeKind.INSERT in merge.kinds:
                 ensure_can_be_null(self.table)
@@ -261,7 +263,7 @@ class SelectedRows:
 
         if not self._candidates.files:
             return ReplacedFiles()
-        change = self._change(transaction, self._candidates, (ChangeKind.DELETE,), decide)
+        change = self._change(transaction, self._candidates, (ChangeKind.DELETE,), decide, statement="delete")
         return change.write(staged, self._search.hold_deletions)
 
     def _change(
@@ -271,11 +273,15 @@ class SelectedRows:
         kinds: Sequence[ChangeKind],
         decide: Callable[[StructType, DataFrame], DataFrame],
         *,
+        statement: str,
         returns_all: bool = True,
     ) -> RowChange:
+        marks = marks_rows(transaction.metadata, statement)
         writer = open_iceberg_writer(transaction, self._new_whole(transaction))
         after = self._new_schema(transaction)
-        return RowChange(self._source, self.schema, writer, after, scan, kinds, decide, returns_all=returns_all)
+        return RowChange(
+            self._source, self.schema, writer, after, scan, kinds, decide, returns_all=returns_all, marks=marks
+        )
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""
@@ -367,7 +373,7 @@ class SelectedRows:
         files: ReplacedFiles,
         metrics: Mapping[str, int],
     ) -> IcebergChange:
-        transaction.add_snapshot(files.written, {OPERATION: operation}, files.removed)
+        transaction.add_snapshot(files.written, {OPERATION: operation}, files.removed, vectors=files.vectors)
         transaction.set_properties({SOURCES: encode_sources(self._new_whole(transaction))})
         return IcebergChange(transaction.commit(staged), metrics)
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
+from widen.changes.iceberg_vectors import mark_deleted, marks_rows
 from widen.changes.keyed_files import KeyedTable
 from widen.changes.keyed_load import LocalMerge
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
@@ -244,11 +245,18 @@ class ReplacedFiles:
     Args:
         written: The files that replace them, with the rows that stay and new ones.
         rows: The number of rows that each clause of the change decided, by its number.
+        vectors: The new deletion vectors of files that stay.
     """
 
     removed: Sequence[DataFile] = ()
     written: Sequence[IcebergFile] = ()
     rows: Counter[int] = field(default_factory=Counter)
+    vectors: Sequence[DataFile] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row of an old file is removed."""
+        return not self.removed and not self.vectors
 
 
 # What an ingestion by key does in this process; it decides as for Delta tables.
@@ -305,7 +313,9 @@ class IcebergFiles(KeyedTable):
         """Return how many rows some files of the snapshot have, without the deleted ones."""
         return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
 
-    def apply(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> tuple[list[IcebergFile], ReplacedFiles] | None:
+    def apply(
+        self, merge: LocalMerge, files: Sequence[IcebergFile], staged: StagedFiles
+    ) -> tuple[list[IcebergFile], ReplacedFiles] | None:
         """Write the result of the batch; None if that takes Spark.
 
         Returns:
@@ -313,7 +323,7 @@ class IcebergFiles(KeyedTable):
         """
         added, removed = self._without_losers(merge, files), None
         if added is not None:
-            removed = self._without_rows(merge)
+            removed = self._without_rows(merge, staged)
         if added is None or removed is None:
             kept = {file.path for file in files}
             self.writer.discard([file for file in added or () if file.path not in kept])
@@ -334,11 +344,15 @@ class IcebergFiles(KeyedTable):
         rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
         return None if rows is None else [*kept, *rows]
 
-    def _without_rows(self, merge: LocalMerge) -> ReplacedFiles | None:
+    def _without_rows(self, merge: LocalMerge, staged: StagedFiles) -> ReplacedFiles | None:
         if not merge.removed:
             return ReplacedFiles()
         scan = self._scan(merge.searched)
         touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
+        if marks_rows(self.source.point.metadata, "merge"):
+            gone = {path: rows | self._deleted.get(path, BitMap64()) for path, rows in merge.removed.items()}
+            marked = mark_deleted(self.source, self.writer, touched, gone, staged)
+            return ReplacedFiles(marked.removed, vectors=marked.vectors)
         if not can_copy_here(self.source, self.writer, touched):
             return None
         copies = copy_unmarked(self.source, self.writer, touched, merge.removed)

@@ -9,8 +9,6 @@ Source: Iceberg's table specification, "Scan Planning", "Column Projection" and 
 from __future__ import annotations
 
 import re
-import struct
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +19,11 @@ from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import AmbiguousColumns, CorruptFile, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
+from widen.errors import AmbiguousColumns, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
 from widen.files.arrow_types import to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, add_positions, bitmap_batches
@@ -52,6 +49,7 @@ from widen.frames.projection import projection
 from widen.frames.scan import list_scan_files, location_key, open_files, row_location_key
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
+from widen.iceberg.puffin import DELETES_FIX, read_vectors
 from widen.iceberg.scan_plan import (
     DeleteFile,
     DeleteKind,
@@ -467,9 +465,8 @@ def deleted_positions(source: IcebergSource, scan: IcebergScan) -> Mapping[str, 
         return None
     files = {re.sub(_LOCATION, "", file.path): file for file in scan.files}
     found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
-    for delete in scan.deletes:
-        if delete.kind is DeleteKind.EQUALITY:
-            continue
+    # A Puffin file is listed once for each vector.
+    for delete in {each.path: each for each in scan.deletes if each.kind is not DeleteKind.EQUALITY}.values():
         content = _read(source.io, delete.path)
         named = read_vectors(content, delete.path)
         if delete.kind is DeleteKind.POSITIONS:
@@ -509,7 +506,7 @@ def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str
 def _read_positions(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
     """Yield the data files and the deleted rows of a file of position deletes."""
     found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
-    with translate_file_errors(path, _DELETES_FIX):
+    with translate_file_errors(path, DELETES_FIX):
         file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
         by_id = {field_id(each): each.name for each in file.schema_arrow}
         names = [by_id.get(str(each.metadata[COLUMN_ID]), each.name) for each in POSITION_DELETES]
@@ -740,21 +737,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SEQUENCE = "__widen_sequence"
 """The column with the data sequence number of a file."""
 
-_VECTOR_MAGIC = bytes.fromhex("d1d33964")
-_PUFFIN_MAGIC = b"PFA1"
-_DELETES_FIX = "Restore it from a backup. Without it, deleted rows would reappear."
-
-
-class _Blob(msgspec.Struct, frozen=True):
-    type: str
-    offset: int
-    length: int
-    properties: dict[str, str] = {}
-
-
-class _Footer(msgspec.Struct, frozen=True):
-    blobs: list[_Blob]
-
 
 def vector_positions(spark: SparkSession, io: FileIO, sequences: Mapping[str, int]) -> DataFrame:
     """Return the rows that deletion vectors delete: the location of the data file as `FILE`, `ROW` and `SEQUENCE`.
@@ -777,55 +759,10 @@ def _expand(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def _read(io: FileIO, path: str) -> bytes:
-    with translate_file_errors(path, _DELETES_FIX):
+    with translate_file_errors(path, DELETES_FIX):
         ensure_regular(path)
         with io.new_input(path).open() as stream:
             return bytes(stream.read())
-
-
-def read_vectors(content: bytes, path: str) -> Iterator[tuple[str, BitMap64]]:
-    """Yield the data file and the deleted rows of every deletion vector in a Puffin file.
-
-    Raises:
-        CorruptFile: the file is not Puffin, or a vector is truncated or altered.
-
-    Source: the Puffin specification
-    """
-    for blob in _read_footer(content, path).blobs:
-        if blob.type != "deletion-vector-v1":
-            continue
-        file = blob.properties.get("referenced-data-file")
-        if file is None or not 0 <= blob.offset <= blob.offset + blob.length <= len(content):
-            raise CorruptFile(
-                path=path, reason="its footer names no data file, or bytes beyond its end", fix=_DELETES_FIX
-            )
-        yield file, _decode_vector(content[blob.offset : blob.offset + blob.length], path)
-
-
-def _read_footer(content: bytes, path: str) -> _Footer:
-    if len(content) < 16 or content[:4] != _PUFFIN_MAGIC or content[-4:] != _PUFFIN_MAGIC:
-        raise CorruptFile(path=path, reason="it is not a complete Puffin file", fix=_DELETES_FIX)
-    size, flags = struct.unpack("<iI", content[-12:-4])
-    if flags & 1:
-        raise CorruptFile(path=path, reason="its footer is compressed, which Widen does not support", fix=_DELETES_FIX)
-    if not 0 <= size <= len(content) - 16:
-        raise CorruptFile(path=path, reason="its footer has a wrong size", fix=_DELETES_FIX)
-    try:
-        return msgspec.json.decode(content[-12 - size : -12], type=_Footer)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CorruptFile(path=path, reason=f"its footer cannot be read ({error})", fix=_DELETES_FIX) from error
-
-
-def _decode_vector(data: bytes, path: str) -> BitMap64:
-    size = struct.unpack(">I", data[:4])[0] if len(data) >= 12 else -1
-    if size != len(data) - 8 or data[4:8] != _VECTOR_MAGIC:
-        raise CorruptFile(path=path, reason="a deletion vector has a wrong size or magic number", fix=_DELETES_FIX)
-    if struct.unpack(">I", data[-4:])[0] != zlib.crc32(data[4:-4]):
-        raise CorruptFile(path=path, reason="the checksum of a deletion vector does not match", fix=_DELETES_FIX)
-    try:
-        return BitMap64.deserialize(data[8:-4])
-    except ValueError as error:
-        raise CorruptFile(path=path, reason=f"a deletion vector cannot be read ({error})", fix=_DELETES_FIX) from error
 
 
 POSITION_DELETES = StructType(

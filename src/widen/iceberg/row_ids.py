@@ -10,7 +10,8 @@ Source: Iceberg's table specification, "Row Lineage", "First Row ID Assignment",
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from functools import cache
 from itertools import chain
@@ -170,6 +171,12 @@ class _RowIdSnapshot:
     _parent_snapshot_id: int | None
     _target_branch: str
     _compression: Any
+    vectors: Sequence[DataFile] = ()
+    """The new deletion vectors."""
+
+    dropped: Collection[str] = ()
+    """The manifests of delete files that apply to no file any more."""
+
     _added_data_files: list[DataFile]
     _deleted_data_files: set[DataFile]
     _written_manifest_lists: list[str]
@@ -184,12 +191,23 @@ class _RowIdSnapshot:
         """Return the manifests of the snapshot before, without the removed files."""
         metadata = self._transaction.table_metadata
         paths = {each.file_path for each in self._deleted_data_files}
+        marked = {cast("str", _referenced(each)) for each in self.vectors}
         self._build_delete_files_partition_predicate()
         parent = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id else None
         listed = read_listed_manifests(metadata, self._io, parent)
-        self.removed_vectors, found = list[int](), set[str]()
-        live = (each for each in listed if each.has_added_files() or each.has_existing_files())
-        kept = [manifest for each in live for manifest in self._without(each, paths, found)]
+        self.removed_deletes, found = list["DataFile"](), set[str]()
+        live = [each for each in listed if each.has_added_files() or each.has_existing_files()]
+        data, deleted = ice_manifest.ManifestContent.DATA, ice_manifest.ManifestEntryStatus.DELETED
+        for each in live:
+            if each.manifest_path in self.dropped:
+                entries = read_listed_entries(metadata, self._io, each)
+                self.removed_deletes += [entry.data_file for entry in entries if entry.status != deleted]
+        kept = [
+            manifest
+            for each in live
+            if each.manifest_path not in self.dropped
+            for manifest in self._without(each, paths if each.content == data else paths | marked, found)
+        ]
         if missing := paths - found:
             message = f"Missing required files to delete: {', '.join(sorted(missing))}"
             raise ice_errors.ValidationException(message)
@@ -205,21 +223,21 @@ class _RowIdSnapshot:
         return [*self._added(), *self._existing_manifests()]
 
     def _added(self) -> Iterable[ManifestFile]:
+        status, kind = ice_manifest.ManifestEntryStatus.ADDED, ice_manifest.ManifestContent
         if self._added_data_files:
-            status = ice_manifest.ManifestEntryStatus.ADDED
             files = map(_with_row_id, self._added_data_files)
-            yield self._write(
-                self._transaction.table_metadata.spec(),
-                ice_manifest.ManifestContent.DATA,
-                [_entry(file, status, self._snapshot_id) for file in files],
-            )
+            entries = [_entry(file, status, self._snapshot_id) for file in files]
+            yield self._write(self._transaction.table_metadata.spec(), kind.DATA, entries)
+        for number in sorted({each.spec_id for each in self.vectors}):
+            own = [_entry(each, status, self._snapshot_id) for each in self.vectors if each.spec_id == number]
+            yield self._write(self.spec(number), kind.DELETES, own)
 
     def _without(self, manifest: ManifestFile, paths: Collection[str], found: set[str]) -> Iterable[ManifestFile]:
         """Yield a manifest without the entries of removed files: itself if it has none.
 
         Args:
-            paths: The locations of the removed data files.
-            found: Gets the locations of those that the manifest has.
+            paths: The locations of the removed data files, and of those whose delete files are removed.
+            found: Gets the locations of removed data files that the manifest has.
         """
         is_data = manifest.content == ice_manifest.ManifestContent.DATA
         if not paths or (is_data and not self._may_have(manifest)):
@@ -228,14 +246,16 @@ class _RowIdSnapshot:
         entries = read_listed_entries(self._transaction.table_metadata, self._io, manifest)
         deleted, existing = ice_manifest.ManifestEntryStatus.DELETED, ice_manifest.ManifestEntryStatus.EXISTING
         live = [each for each in entries if each.status != deleted]
-        gone = [each for each in live if (each.data_file.file_path if is_data else _vector_of(each)) in paths]
+        gone = [
+            each for each in live if (each.data_file.file_path if is_data else _referenced(each.data_file)) in paths
+        ]
         if not gone:
             yield manifest
             return
         if is_data:
             found.update(each.data_file.file_path for each in gone)
         else:
-            self.removed_vectors.extend(each.data_file.record_count for each in gone)
+            self.removed_deletes.extend(each.data_file for each in gone)
         own = {id(each) for each in gone}
         yield self._write(
             self.spec(manifest.partition_spec_id),
@@ -260,11 +280,23 @@ class _RowIdSnapshot:
                 writer.add_entry(each)
         return _with_row_id(writer.to_manifest_file())  # type: ignore[no-any-return]
 
+    def _with_deletes(self, summary: Any) -> Any:
+        """Return a snapshot summary that also counts delete files, which PyIceberg does not."""
+        added, removed = _count("added", self.vectors), _count("removed", self.removed_deletes)
+        entries = dict(summary.additional_properties)
+        for name, count in (added + removed).items():
+            entries[name] = str(int(entries.get(name, 0)) + count)
+        for name in _TOTALS:
+            if f"total-{name}" in entries:
+                changed = added[f"added-{name}"] - removed[f"removed-{name}"]
+                entries[f"total-{name}"] = str(max(0, int(entries[f"total-{name}"]) + changed))
+        return ice_snapshots.Summary(summary.operation, **entries)
+
     def _commit(self) -> Any:
         metadata, io = self._transaction.table_metadata, self._io
         first = metadata.next_row_id or 0
         manifests, number = self._manifests(), metadata.next_sequence_number()
-        summary = self._summary(_with_counts(self.snapshot_properties, self.removed_vectors))
+        summary = self._with_deletes(self._summary(self.snapshot_properties))
         name = snapshot_updates._new_manifest_list_file_name(
             snapshot_id=self._snapshot_id, attempt=0, commit_uuid=self.commit_uuid
         )
@@ -300,18 +332,33 @@ class _RowIdSnapshot:
         return (table_update.AddSnapshotUpdate(snapshot=snapshot), moved), (expected,)
 
 
-def _with_counts(entries: Mapping[str, str], vectors: Sequence[int]) -> dict[str, str]:
-    """Return entries of a snapshot summary with removed deletion vectors, given how many rows each of them has."""
-    numbers = {"removed-delete-files": len(vectors), "removed-dvs": len(vectors)}
-    numbers["removed-position-deletes"] = sum(vectors)
-    counted = {key: str(int(entries.get(key, 0)) + number) for key, number in numbers.items()} if vectors else {}
-    return {**entries, **counted}
+_TOTALS = ("delete-files", "position-deletes", "equality-deletes", "files-size")
+"""The entries of a snapshot summary that have a total which delete files change."""
 
 
-def _vector_of(entry: ManifestEntry) -> str | None:
-    """Return the data file that a deletion vector is for."""
-    struct = ice_manifest.DATA_FILE_TYPE[ROW_IDS]
-    return cast("str | None", entry.data_file[position_of(struct, "referenced_data_file")])
+def _count(verb: str, deletes: Sequence[DataFile]) -> Counter[str]:
+    """Return the entries of a snapshot summary about added or removed delete files."""
+    kinds, formats = ice_manifest.DataFileContent, ice_manifest.FileFormat
+    found = Counter({f"{verb}-delete-files": len(deletes), f"{verb}-files-size": sum(map(_size, deletes))})
+    for each in deletes:
+        kind = "equality" if each.content == kinds.EQUALITY_DELETES else "position"
+        is_vector = each.file_format == formats.PUFFIN
+        found[f"{verb}-dvs" if is_vector else f"{verb}-{kind}-delete-files"] += 1
+        found[f"{verb}-{kind}-deletes"] += each.record_count
+    return +found
+
+
+def _size(file: DataFile) -> int:
+    """Return the size of a delete file in bytes: of a vector only, where a file has several."""
+    at = position_of(ice_manifest.DATA_FILE_TYPE[ROW_IDS], "content_size_in_bytes")
+    return cast("int | None", cast(Any, file)[at]) or file.file_size_in_bytes
+
+
+def _referenced(file: DataFile) -> str | None:
+    """Return the only data file that a delete file is for, if its entry says so."""
+    return cast(
+        "str | None", cast(Any, file)[position_of(ice_manifest.DATA_FILE_TYPE[ROW_IDS], "referenced_data_file")]
+    )
 
 
 def _entry(file: DataFile, status: Any, snapshot_id: int | None, known: ManifestEntry | None = None) -> ManifestEntry:

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableUpdate
     from pyiceberg.table.update import snapshot as snapshot_updates
-    from pyiceberg.table.update.snapshot import _SnapshotProducer
 else:
     ice_snapshots = import_lazily("pyiceberg.table.snapshots")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
@@ -452,10 +451,12 @@ class IcebergTransaction:
         summary: Mapping[str, str],
         removed: Iterable[DataFile] = (),
         same_rows: ReplacedDeletes | None = None,
+        vectors: Sequence[DataFile] = (),
     ) -> None:
         """Add a snapshot that adds files and removes others.
 
         Args:
+            vectors: The new deletion vectors of files that stay; the older ones of these files are removed.
             same_rows: Says that the rows stay the same, and which manifests of delete files apply to no file any more;
                 None if rows change.
 
@@ -473,14 +474,17 @@ class IcebergTransaction:
         with translate_catalog_errors(str(self.name)):
             update = self.transaction.update_snapshot(snapshot_properties=dict(summary), branch=branch)
             if same_rows is not None:
-                producer: _SnapshotProducer[Any] = new_replacement(self.transaction, summary, branch, same_rows)
+                producer: Any = new_replacement(self.transaction, summary, branch, same_rows)
             elif has_row_lineage(metadata):
                 io, kind = self.table.io, ice_snapshots.Operation
-                operation = kind.OVERWRITE if removed else kind.APPEND
-                entries = dict(summary)
+                added, entries = list(added), dict(summary)
+                operation = kind.OVERWRITE if removed or vectors else kind.APPEND
+                if vectors and not removed and not added:
+                    operation = kind.DELETE
                 producer = row_id_producer()(
                     operation, self.transaction, io, snapshot_properties=entries, branch=branch
                 )
+                producer.vectors = vectors
             else:
                 producer = update.overwrite() if removed else update.merge_append() if merges else update.fast_append()
             for file in added:
@@ -631,10 +635,14 @@ def new_replacement(transaction: Transaction, summary: Mapping[str, str], branch
     Args:
         summary: More entries of the snapshot summary.
     """
-    entries = {**summary, **deletes.counts}
     operation, io = ice_snapshots.Operation.OVERWRITE, transaction._table.io
-    has_ids = has_row_lineage(transaction.table_metadata)
-    kind = _replacement(cast(Any, row_id_producer() if has_ids else snapshot_updates._OverwriteFiles))
+    if has_row_lineage(transaction.table_metadata):
+        kind = _replacement(cast(Any, row_id_producer()))
+        producer = kind(operation, transaction, io, snapshot_properties=dict(summary), branch=branch)
+        producer.dropped = deletes.manifests
+        return producer
+    entries = {**summary, **deletes.counts}
+    kind = _replacement(cast(Any, snapshot_updates._OverwriteFiles))
     producer = kind(operation, transaction, io, snapshot_properties=entries, branch=branch)
     producer.deletes = deletes
     return producer
@@ -645,7 +653,7 @@ def _replacement(kind: type[Any]) -> type[Any]:
     """Return the class of the producer; its base is imported with PyIceberg, which may not be installed."""
 
     class Replacement(kind):  # type: ignore[misc]
-        deletes: ReplacedDeletes
+        deletes = ReplacedDeletes()
 
         def _existing_manifests(self) -> list[ManifestFile]:
             return [each for each in super()._existing_manifests() if each.manifest_path not in self.deletes.manifests]

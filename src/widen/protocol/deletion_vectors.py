@@ -129,19 +129,28 @@ def pack_vectors(
     """
     content, vectors = bytearray(_FORMAT_VERSION), []
     for bitmap, rows in bitmaps:
-        data = struct.pack("<i", PORTABLE_MAGIC) + bitmap
         path = folder + encode_z85(name.bytes)
         vectors.append(
             DeletionVector(
                 storage_type="u",
                 path_or_inline_dv=path,
                 offset=len(content),
-                size_in_bytes=len(data),
+                size_in_bytes=_MAGIC_BYTES + len(bitmap),
                 cardinality=rows,
             )
         )
-        content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        content += frame_bitmap(bitmap)
     return bytes(content), vectors
+
+
+def frame_bitmap(bitmap: bytes) -> bytes:
+    """Return a vector between its size field and its checksum, as files of Delta and of Iceberg tables have it.
+
+    Args:
+        bitmap: A bitmap in the portable 64-bit format of Roaring.
+    """
+    data = struct.pack("<i", PORTABLE_MAGIC) + bitmap
+    return struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
 
 
 def decode_inline_vector(vector: DeletionVector) -> bytes:

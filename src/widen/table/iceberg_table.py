@@ -297,7 +297,8 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
     def delete(self, where: Expression | None = None, *, spark: SparkSession | None = None) -> TableChange[Self]:
         """Delete rows in one commit, and return the `TableChange`; if no row matches there is no commit.
 
-        Files that also have other rows are rewritten (copy-on-write), regardless of ``write.delete.mode``.
+        Files that also have other rows are rewritten (copy-on-write). In tables of format version 3 whose property
+        ``write.delete.mode`` is ``merge-on-read`` they stay, and get deletion vectors.
 
         Args:
             where: The condition on the rows to delete, in Spark SQL or as a column; without it all rows are deleted. A

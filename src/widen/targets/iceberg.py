@@ -706,7 +706,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         adds = table.to_adds(files)
         deleting = {add.path for add, file in zip(adds, files, strict=True) if file.path in result.deleting}
         merge = decide_here(spark, table, adds, records, rules, lists, deleting)
-        applied = None if merge is None else table.apply(merge, files)
+        applied = None if merge is None else table.apply(merge, files, staged)
         if merge is None or applied is None:
             return None
         added, removed = applied
@@ -715,7 +715,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
         lost = sum(map(len, merge.losers.values())) - (0 if merge.new_rows is None else merge.new_rows.count)
         ensure_same_count(records - lost, writer.count_rows(added))
-        rows = table.count_rows(removed.removed) - sum(map(len, merge.removed.values()))
+        whole = {file.file_path for file in removed.removed}
+        rows = table.count_rows(removed.removed) - sum(len(merge.removed[path]) for path in whole)
         ensure_same_count(rows, writer.count_rows(removed.written))
         left = {file.path for file in added}
         for job in {file.path.partition("/")[0] for file in files if file.path not in left}:
@@ -756,7 +757,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             summary[names.KEYED] = msgspec.json.encode(counts.to_value()).decode()
         else:
             rewrite = self._remove_rows(staged)
-        transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed)
+        transaction.add_snapshot([*_files(result), *rewrite.written], summary, rewrite.removed, vectors=rewrite.vectors)
         if loaded is not None:
             marks |= self._record(loaded.load, staged)
         hidden = policy_properties(self.target.policy, plan, transaction.metadata.properties)

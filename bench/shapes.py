@@ -266,9 +266,10 @@ def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path,
     """Return the processor seconds for the source and for the rows."""
     from widen.frames.table_writers import TaskFiles
     from widen.log.log_store import LogStore
+    from widen.proof.proof_files import ProofFile
     from widen.proof.record_digests import ALL, find_native_readers
     from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
-    from widen.proof.source_reader import ProofFile, SourceReader
+    from widen.proof.source_reader import SourceReader
     from widen.verification import records
 
     started = time.process_time()

@@ -26,9 +26,9 @@ from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, merge_observations
 from widen.model.types import StructType
+from widen.proof.proof_files import FileValueReader
 from widen.proof.record_digests import DigestSum
 from widen.proof.row_encoder import RecordLayout
-from widen.proof.source_reader import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.sources.converted_files import ConvertedFiles
 from widen.sources.listing import SourceFile, file_key_column, source_file_key

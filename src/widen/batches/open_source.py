@@ -28,19 +28,10 @@ from widen.limits import DRIVER_FOOTERS, REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
-from widen.proof.canonical import canonical_instant
-from widen.proof.source_reader import FileValueReader
+from widen.proof.proof_files import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys
-from widen.sources.arrow_columns import ColumnRules, Nanos
-from widen.sources.converted_files import (
-    EXTRAS,
-    OddTypes,
-    convert_files,
-    converts_integers,
-    find_unconvertible,
-    is_converted,
-)
+from widen.sources.arrow_columns import ColumnRules, IntegralDoubles, Nanos
 from widen.sources.csv_detection import CsvDialects, find_dialects, to_read_as
 from widen.sources.csv_dialect import named_properties, parse_dialect
 from widen.sources.csv_frames import (
@@ -87,7 +78,6 @@ from widen.sources.memory_source import HeldSource, MemorySource, StagedSource
 from widen.sources.places import FoundTable, ensure_no_table, find_table_source, to_local
 from widen.sources.remote_files import is_store_url
 from widen.sources.staged_files import as_sources, read_staged_texts
-from widen.sources.xlsx_sheets import parse_xlsx_options
 from widen.spark.engine import (
     READS,
     Engine,
@@ -260,6 +250,8 @@ class BatchReader:
             return open_converted(spark, source, file_fields, names, self.column_rules)
         if source.format.is_typed:
             open_on_spark = partial(_open_columns, spark, source, file_fields, names, nanos=self.column_rules.nanos)
+            from widen.sources.converted_files import OddTypes
+
             here = None
             if is_local(spark):
                 try:
@@ -287,14 +279,20 @@ class BatchReader:
 
     def _is_converted(self, spark: Session, source: SourceFiles) -> bool:
         """Return whether this process converts the files before anything else reads them."""
-        if is_on_executors(spark):
+        is_other = source.format in (FileFormat.AVRO, FileFormat.ORC, FileFormat.XLSX)
+        is_other |= self.column_rules.integral_doubles is IntegralDoubles.CONVERT
+        if is_on_executors(spark) or not (is_other or source.format is FileFormat.PARQUET):
             return False
+        from widen.sources.converted_files import converts_integers, is_converted
+
         if is_converted(source) or converts_integers(source, self.column_rules):
             return True
         return not is_local(spark) and _has_odd_types(source)
 
     def _find_probe(self, spark: Session, source: SourceFiles) -> Probe:
         """Return a reader that reads all files once to find the unreadable ones."""
+        from widen.sources.converted_files import find_unconvertible
+
         if not source.format.is_typed:
             return partial(self._probe, spark)
         if source.format is FileFormat.XLSX:
@@ -374,6 +372,8 @@ class BatchReader:
         return self._file_fields().loaded_at
 
     def _file_fields(self) -> FileFields:
+        from widen.proof.canonical import canonical_instant
+
         if not self.has_source_columns:
             return FileFields(self.has_folders, None)
         # With trailing zeros its text would differ from the table's text, and count as converted.
@@ -555,6 +555,9 @@ def _ensure_xlsx(spark: Session, source: SourceFiles) -> None:
         PackageMissing: their reader is not installed.
         InvalidOption: tasks run on other machines, or an option is unknown.
     """
+    from widen.sources.converted_files import EXTRAS, is_converted
+    from widen.sources.xlsx_sheets import parse_xlsx_options
+
     if not is_converted(source):
         raise PackageMissing(package=EXTRAS[FileFormat.XLSX])
     if is_on_executors(spark):
@@ -582,6 +585,7 @@ def open_converted(
 ) -> CheckedBatch:
     """Return files whose records this process writes to Parquet files first as a batch."""
     from widen.batches.checked_batch import CheckedBatch
+    from widen.sources.converted_files import convert_files
 
     converted = convert_files(source, file_fields, rules)
     # The Parquet files have the fields of the source files as columns.
@@ -601,10 +605,13 @@ def open_converted(
 
 def _choose_engine(session: LocalSession, source: SourceFiles) -> None:
     """Start Spark if this process cannot read the files of a source, or not as fast."""
-    if source.format in (FileFormat.ORC, FileFormat.AVRO) and not is_converted(source):
-        extra = EXTRAS.get(source.format)
-        without = f"; pip install '{extra}' reads them without it" if extra else ""
-        session.require(f"its readers read {source.format.value} files{without}")
+    if source.format in (FileFormat.ORC, FileFormat.AVRO):
+        from widen.sources.converted_files import EXTRAS, is_converted
+
+        if not is_converted(source):
+            extra = EXTRAS.get(source.format)
+            without = f"; pip install '{extra}' reads them without it" if extra else ""
+            session.require(f"its readers read {source.format.value} files{without}")
     reason = why_unreadable(source.files)
     if reason is not None:
         session.require(reason)

@@ -113,7 +113,7 @@ from widen.model.types import (
     StructType,
     similarity_key,
 )
-from widen.proof.source_reader import FileValueReader
+from widen.proof.proof_files import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
 from widen.sources.arrow_columns import ColumnRules

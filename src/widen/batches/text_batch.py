@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cached_property, partial, reduce
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from typing import Protocol as Interface
 
 import msgspec
@@ -44,14 +44,14 @@ from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy
 from widen.files.data_writer import Sink
 from widen.frames.table_writers import TableRows, TableWriter, WrittenFile
-from widen.json.contract import Breach, find_breaches
+from widen.json.contract import Breach
 from widen.json.document import MAX_RECORD_BYTES, InvalidJson, corrupt_text_to_bytes, not_a_record, parse_document
 from widen.json.envelope import EnvelopeReader
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType, is_same_name
-from widen.proof.source_reader import FileTasks, FileValueReader
+from widen.proof.proof_files import FileTasks, FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
 from widen.schema.source_metadata import source_key
 from widen.sources.csv_dialect import FieldGroup
@@ -61,7 +61,9 @@ from widen.spark.engine import LocalFrame, Rows, Session, is_local, require_spar
 from widen.spark.errors import is_out_of_memory, translate_spark_errors
 from widen.spark.session import observable_jobs
 from widen.spark.spark_types import Column, DataFrame, F, Metrics
-from widen.verification.records import Side, TextSource, build_row_side, build_text_side
+
+if TYPE_CHECKING:
+    from widen.verification.records import Side
 
 
 class Batch(Interface):
@@ -311,6 +313,8 @@ class TextBatch:
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
         """Return the digests of the records; see `Batch`."""
+        from widen.verification.records import TextSource, build_text_side
+
         readers = self.readers
         source = TextSource(
             self.spark,
@@ -324,6 +328,8 @@ class TextBatch:
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
         """Return the digests of the rows; see `Batch`."""
+        from widen.verification.records import build_row_side
+
         rows = partial(table.read, self.spark, paths)
         return build_row_side(
             self.spark, rows, table.schema, policy, quarantined_records, table.task_files(self.spark, paths)
@@ -554,6 +560,8 @@ _FindBreaches: TypeAlias = Callable[[bytes], Iterable[Iterable[Breach]]]
 
 
 def _breaches(contract: object, document: Any) -> Iterator[Breach]:
+    from widen.json.contract import find_breaches
+
     if isinstance(document, InvalidJson):
         yield Breach(_RECORD, f"is {not_a_record('JSON', document.reason)}")
     elif not isinstance(document, dict):

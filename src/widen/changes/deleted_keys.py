@@ -1,9 +1,9 @@
 """The keys that an ingestion has deleted, so that a late older record does not bring their rows back.
 
-In Delta a transaction identifier of the application `APP_ID` names the newest list, in Iceberg the table property
-`ICEBERG_PROPERTY`. So the list is atomic with the commit, and two ingestions by key never commit after the same
-version: each needs the keys of the other. In Delta the lists are in a subfolder of the log, which every VACUUM leaves
-alone; in Iceberg they are below the location of the table, beside the record of loads.
+In Delta a transaction identifier of the application `DELETED_KEYS_APP_ID` names the newest list, in Iceberg the table
+property `ICEBERG_PROPERTY`. So the list is atomic with the commit, and two ingestions by key never commit after the
+same version: each needs the keys of the other. In Delta the lists are in a subfolder of the log, which every VACUUM
+leaves alone; in Iceberg they are below the location of the table, beside the record of loads.
 
 Source: PROTOCOL.md#transaction-identifiers; docs/guide/keys.md#deletes
 """
@@ -33,6 +33,7 @@ from widen.log.file_list import concat_files, from_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
+from widen.model.transaction_id import DELETED_KEYS_APP_ID
 from widen.model.types import LONG, STRING, DecimalType, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
@@ -40,7 +41,6 @@ from widen.spark.engine import Session, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
-APP_ID = "widen.keys"
 ICEBERG_PROPERTY = "widen.deleted-keys"
 FOLDER, ICEBERG_FOLDER = "_delta_log/_widen/keys", "_widen/keys"
 
@@ -90,7 +90,7 @@ class KeyLists:
     @staticmethod
     def of(store: LogStore, snapshot: Snapshot | None, *, every: bool = False) -> KeyLists:
         """Return the keys deleted up to a version. Pass None if the table does not exist yet."""
-        txn = None if snapshot is None else snapshot.transactions.get(APP_ID)
+        txn = None if snapshot is None else snapshot.transactions.get(DELETED_KEYS_APP_ID)
         return KeyLists(store, 0 if txn is None else txn.version, every=every)
 
     @cached_property
@@ -235,7 +235,7 @@ def record_deleted_keys(
         view: The version of the table that the commit is based on, or one without files if there is no table yet.
     """
     head = lists.add(new, view.version + 1, staged, spark)
-    return (Txn(app_id=APP_ID, version=head, last_updated=current_ms()),)
+    return (Txn(app_id=DELETED_KEYS_APP_ID, version=head, last_updated=current_ms()),)
 
 
 def _newest(keys: pa.Table) -> pa.Table:

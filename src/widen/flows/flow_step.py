@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from widen.batches.open_source import BatchReader, persist_source
+from widen.changes.overwrite import ReplacedRows
 from widen.errors import (
     FileMissing,
     FlowChanged,
@@ -50,7 +51,6 @@ from widen.targets.table_format import (
     FlowSource,
     IngestTarget,
     RangeLimits,
-    ReplacedRows,
     RowReplacingDraft,
     SourceVersion,
     TableDraft,

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface  # in this module, Protocol is the log action
 from urllib.parse import unquote
 
@@ -30,14 +30,10 @@ from widen.files.data_writer import (
     to_partitioned_add,
 )
 from widen.files.footers import open_data_file
-from widen.files.iceberg_columns import LINEAGE
-from widen.files.iceberg_writer import IcebergLayout, describe_metrics, write_task
 from widen.files.parquet_encoding import read_size, to_encoding
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.frames.physical_layout import NO_PROTOCOL, fill_computed_columns, first_violated_rule, has_value_rules
 from widen.frames.scan import read_snapshot
-from widen.iceberg.file_metrics import IcebergFile, metrics_modes
-from widen.iceberg.partitions import PartitionField, SortKey, truncation_limits, value_limits
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
@@ -57,6 +53,11 @@ from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, requi
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
+
+if TYPE_CHECKING:
+    from widen.files.iceberg_writer import IcebergLayout
+    from widen.iceberg.file_metrics import IcebergFile
+    from widen.iceberg.partitions import PartitionField, SortKey
 
 # What a batch requires of a table format: to write rows, and to read them again.
 
@@ -368,6 +369,8 @@ class IcebergWriter(TableWriter):
     in_tasks: bool = False
 
     def find_sink(self, spark: Session, *, in_tasks: bool = False) -> Sink | None:
+        from widen.files.iceberg_writer import IcebergLayout
+
         if self.find_obstacle():
             return None
         if not self.partition_by and is_fully_nullable(self.schema) and self.condition is None:
@@ -377,6 +380,8 @@ class IcebergWriter(TableWriter):
 
     def find_obstacle(self) -> str:
         # Tasks that write their own files do not sort, and check no rules but that columns must not be null.
+        from widen.iceberg.partitions import truncation_limits
+
         rules = {
             "some of its rows have no key": self.rule is not None,
             "it has a sort order": self.sort_by,
@@ -387,6 +392,8 @@ class IcebergWriter(TableWriter):
         return next((text for text, is_broken in rules.items() if is_broken), "")
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
+        from widen.iceberg.file_metrics import IcebergFile
+
         is_sorted = bool(self.sort_by)
         return [IcebergFile(part.path, part.size_bytes, part.stats, part.partition, is_sorted) for part in parts]
 
@@ -409,6 +416,8 @@ class IcebergWriter(TableWriter):
 
     @property
     def _limits(self) -> Mapping[str, str]:
+        from widen.iceberg.partitions import truncation_limits, value_limits
+
         limits = value_limits if self.keeps_calendar else truncation_limits
         return limits(self.partition_by, self.schema)
 
@@ -423,6 +432,9 @@ class IcebergWriter(TableWriter):
         """Return None: which values a partition cannot hold depends on its transform."""
 
     def write(self, rows: Rows) -> list[IcebergFile]:
+        from widen.files.iceberg_writer import IcebergLayout, write_task
+        from widen.iceberg.file_metrics import IcebergFile
+
         sink = self._new_sink()
         if isinstance(rows, LocalFrame):
             return self._write_here(rows, sink)
@@ -442,6 +454,9 @@ class IcebergWriter(TableWriter):
         return [IcebergFile(row.path, row.size_bytes, row.stats, row.partition, is_sorted) for row in written]
 
     def _write_here(self, rows: LocalFrame, sink: PartSink) -> list[IcebergFile]:
+        from widen.files.iceberg_writer import IcebergLayout, write_task
+        from widen.iceberg.file_metrics import IcebergFile
+
         with ExitStack() as undo:
             undo.callback(discard_folder, self.store, sink.job)
             named = rows.mapInArrow(partial(_select, self.schema.names), None)
@@ -460,15 +475,22 @@ class IcebergWriter(TableWriter):
 
     def with_lineage(self) -> IcebergWriter:
         """Return the writer of rows that also have the columns of `LINEAGE`."""
+        from widen.files.iceberg_columns import LINEAGE
+
         if LINEAGE.fields[0] in self.schema.fields:
             return self
         return replace(self, schema=StructType((*self.schema, *LINEAGE)))
 
     def new_layout(self) -> IcebergLayout:
         """Return the layout of files in a new folder."""
+        from widen.files.iceberg_writer import IcebergLayout
+
         return IcebergLayout(self._new_sink(), self.partition_by)
 
     def _new_sink(self) -> PartSink:
+        from widen.files.iceberg_writer import describe_metrics
+        from widen.iceberg.file_metrics import metrics_modes
+
         name = self.properties.get(CODEC, "zstd")
         codec = _CODECS.get(name.lower())
         if codec is None:

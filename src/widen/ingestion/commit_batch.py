@@ -53,7 +53,7 @@ from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import StructType, similarity_key
-from widen.report.table_report import StoppedField
+from widen.report.stopped_field import StoppedField
 from widen.schema.operations import WidenType
 from widen.schema.source_metadata import TableFormat
 from widen.sources.file_ranges import is_small

@@ -21,6 +21,7 @@ from widen.errors import InvalidConfig, OptionMissing, SourceContentError, TooMa
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import ensure_rules_apply
 from widen.evolution.plan import Plan, mark_returning
+from widen.files.pandas_import import without_pandas
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
@@ -40,7 +41,6 @@ from widen.ingestion.ingest_options import ContractOptions, IngestOptions, PlanO
 from widen.ingestion.new_files import Changed, FileChoice, is_by_content, open_batch, parse_changed
 from widen.ingestion.options import CheckedOptions, check_options, check_places, parse_limits, parse_options
 from widen.ingestion.result import IngestResult
-from widen.json.contract import ensure_contract, is_odcs, read_odcs
 from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
 from widen.model.transaction_id import ensure_transaction
@@ -176,7 +176,7 @@ def ingest(source: AnySource, into: str | PathLike[str], **options: Unpack[Inges
     interval = None if options["txn"] is None else _to_interval(*options["txn"])
     checked = check_options(source, into, options)
     reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
-    with _staged(source, reader, options) as staged:
+    with without_pandas(), _staged(source, reader, options) as staged:
         return _ingest(staged, replace(checked, reader=reader), interval, options)
 
 
@@ -291,6 +291,8 @@ def check_contract(
         SourceError: the source cannot be used.
         CorruptFile: a file of the source cannot be read.
     """
+    from widen.json.contract import ensure_contract
+
     schema, unchecked = (contract, ()) if isinstance(contract, Mapping) else read_contract(contract)
     ensure_contract(schema)
     reader, policy = parse_options(options)
@@ -310,6 +312,8 @@ def read_contract(file: str | PathLike[str]) -> tuple[Any, Sequence[str]]:
     Raises:
         InvalidConfig: the file cannot be read, or is neither JSON nor a document of the Open Data Contract Standard.
     """
+    from widen.json.contract import is_odcs, read_odcs
+
     if is_odcs(fspath(file)):
         document = read_odcs(fspath(file))
         return document.schema, document.unchecked

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timezone
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -16,9 +16,11 @@ from widen.evolution.key_rules import KeyCounts
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.model.display import html_table
 from widen.model.types import StructType
-from widen.report.table_report import StoppedField
+from widen.report.stopped_field import StoppedField
 from widen.sources.file_comparison import NO_COMPARISON, FileComparison
-from widen.verification.records import Verification
+
+if TYPE_CHECKING:
+    from widen.verification.records import Verification
 
 
 @dataclass(frozen=True, slots=True)

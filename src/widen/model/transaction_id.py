@@ -10,6 +10,9 @@ from widen.errors import InvalidOption
 REPLAY_PREFIX = "widen-replay-"
 """The first letters of the query that a commit names if it moved records from a quarantine to its table."""
 
+DELETED_KEYS_APP_ID = "widen.keys"
+"""The application whose transaction names the newest list of deleted keys of a Delta table."""
+
 _OWN = ("widen.", REPLAY_PREFIX)
 """The prefixes of the ids that tables use to record loads and replays."""
 

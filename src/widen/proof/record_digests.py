@@ -31,6 +31,7 @@ from widen.proof.expected_values import BITS
 from widen.proof.json_reader import split_into_parts
 from widen.proof.known_names import KnownNames, learn_names
 from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
+from widen.proof.proof_files import BLOCK_BYTES, FileValues
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
     RECORD,
@@ -43,7 +44,7 @@ from widen.proof.rules import (
     source_columns_by_key,
     with_times_of_columns,
 )
-from widen.proof.source_reader import BLOCK_BYTES, FileValues, SourceEncoder
+from widen.proof.source_reader import SourceEncoder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
 _VERSION = 5

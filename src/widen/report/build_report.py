@@ -30,6 +30,7 @@ from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.parquet_files import read_leaf_counts, stored_leaves
 from widen.protocol.type_widening import all_type_changes
+from widen.report.stopped_field import StoppedField, VersionTime
 from widen.report.table_report import (
     QUIET_LOADS,
     ColumnCounts,
@@ -42,8 +43,6 @@ from widen.report.table_report import (
     Report,
     ReportColumn,
     SourceField,
-    StoppedField,
-    VersionTime,
     leaves_of,
 )
 from widen.report.text_format import brief_type

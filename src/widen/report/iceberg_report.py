@@ -31,7 +31,8 @@ from widen.report.build_report import (
     stopped_fields,
     with_interval_counts,
 )
-from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report, StoppedField, VersionTime
+from widen.report.stopped_field import StoppedField, VersionTime
+from widen.report.table_report import ColumnCounts, IntervalRecord, LeafColumn, Report
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table

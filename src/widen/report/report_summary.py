@@ -18,15 +18,8 @@ from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import quote_name
-from widen.report.table_report import (
-    QUIET_LOADS,
-    IntervalRecord,
-    Report,
-    ReportColumn,
-    SourceField,
-    StoppedField,
-    VersionTime,
-)
+from widen.report.stopped_field import StoppedField, VersionTime
+from widen.report.table_report import QUIET_LOADS, IntervalRecord, Report, ReportColumn, SourceField
 from widen.report.text_format import count_noun, share_text
 from widen.schema.source_metadata import CORRUPT, CORRUPT_AT, RESCUED
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from widen.evolution.plan import CORRUPT_REASON
 from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange
-from widen.log.commit_files import time_text
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import Path, format_path, leaves
 from widen.model.types import DataType, StructType
@@ -23,6 +22,7 @@ from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import ColumnStatistics, FileStatistics
 from widen.protocol.partition_values import Scalar, UnknownValue, parse_partition_value
 from widen.protocol.table_configuration import TableConfiguration
+from widen.report.stopped_field import StoppedField, VersionTime
 
 LOG = "log"
 """Where the numbers about a Delta table are from."""
@@ -158,34 +158,6 @@ class SourceField:
 
 QUIET_LOADS = 3
 """After this many loads without a value, a column is quiet, or a field has stopped arriving."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoppedField:
-    """A field that had values in earlier loads, and no longer has any.
-
-    Args:
-        source: The path of the field.
-        last: The last load with a value of it.
-        loads: How many loads came since.
-        successor: The field that came when this one stopped, with the same types and values in the same range: likely
-            its new name. Empty without such a field.
-    """
-
-    source: Path
-    last: VersionTime
-    loads: int
-    successor: Path = ()
-
-    def to_value(self) -> dict[str, Any]:
-        """Return the field as a JSON object."""
-        successor = format_path(self.successor) if self.successor else None
-        return {
-            "source": format_path(self.source),
-            "last": self.last.to_value(),
-            "loads": self.loads,
-            "successor": successor,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,18 +297,6 @@ def _footers(report: Report) -> str:
 # The commits of a report: their versions, records and column changes, with the reasons for them.
 #
 # Source: docs/evolution-rules.md#report
-
-
-@dataclass(frozen=True, slots=True)
-class VersionTime:
-    """A version and its commit time in ms since the epoch."""
-
-    version: int
-    time_ms: int
-
-    def to_value(self) -> dict[str, Any]:
-        """Return the point in time as a JSON object."""
-        return {"version": self.version, "time": time_text(self.time_ms)}
 
 
 _REWRITES = frozenset({"DELETE", "FOLD COLUMN", "OPTIMIZE", "REORG", "RESTORE", "UPDATE", "replace"})

@@ -37,7 +37,8 @@ from widen.model.types import StructType
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_widening import strip_type_changes, type_changes
 from widen.report.report_summary import ReportSummary, Status, summarize_report
-from widen.report.table_report import IntervalRecord, Report, ReportColumn, VersionTime
+from widen.report.stopped_field import VersionTime
+from widen.report.table_report import IntervalRecord, Report, ReportColumn
 from widen.report.text_format import (
     SIGNS,
     UNKNOWN_TEXT,

@@ -11,25 +11,14 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
 from math import ceil
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
 
 from widen.json.document import not_a_record
 from widen.limits import CSV_PROOF_BYTES, CSV_SCAN_BYTES
-from widen.proof.csv_reader import (
-    CsvForm,
-    CsvHead,
-    CsvReader,
-    CsvText,
-    is_one_row,
-    read_csv_file,
-    read_csv_head,
-)
-from widen.proof.csv_reader import recode as proof_text
-from widen.proof.record_digests import find_native_readers
-from widen.proof.source_reader import FileTasks, ProofFile
+from widen.proof.proof_files import FileTasks, ProofFile
 from widen.sources.csv_detection import CsvDialects
 from widen.sources.csv_dialect import (
     EXACT_VALUES,
@@ -80,6 +69,9 @@ from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, as_lit
 from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.session import is_driver
 from widen.spark.spark_types import DataFrame, F, SparkSession
+
+if TYPE_CHECKING:
+    from widen.proof.csv_reader import CsvForm, CsvHead, CsvText
 
 LINE_FIELD = "value"
 """The field of the record of a plain line."""
@@ -179,6 +171,8 @@ def find_csv_tasks(spark: Session, source: SourceFiles, dialects: CsvDialects) -
     """Return the files for the tasks of the proof; None if Spark has to read them: one task reads a file, which takes
     long if it is large and has to be decoded or read in Python.
     """
+    from widen.proof.record_digests import find_native_readers
+
     if not (is_driver(spark) and can_read(spark, source.files)):
         return None
     files = []
@@ -193,6 +187,8 @@ def find_csv_tasks(spark: Session, source: SourceFiles, dialects: CsvDialects) -
 
 
 def _proof_form(dialect: CsvDialect) -> CsvForm:
+    from widen.proof.csv_reader import CsvForm
+
     return CsvForm(
         separator=dialect.separator.encode(),
         quote=(dialect.quote or "").encode(),
@@ -212,6 +208,9 @@ _SPELLINGS = {EXACT_VALUES: "exact", WRITTEN_VALUES: "written"}
 
 
 def _read_large_for_proof(spark: SparkSession, path: str, dialect: CsvDialect, form: CsvForm) -> DataFrame:
+    from widen.proof.csv_reader import read_csv_head
+    from widen.proof.csv_reader import recode as proof_text
+
     line_end, data = _read_beginning(spark, path, dialect)
     head = read_csv_head(proof_text(data, form) or data, form)
     is_ordered = _may_break(spark, path, line_end, dialect, partial(_find_open_lines, form))
@@ -245,12 +244,16 @@ def _texts_of_files(dialect: CsvDialect, batches: Iterable[pa.RecordBatch]) -> I
 
 def _find_open_lines(form: CsvForm, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield a row if a line is not a row by itself, for the proof."""
+    from widen.proof.csv_reader import is_one_row
+
     for batch in batches:
         if not all(is_one_row(line + b"\n", form) for line in batch.column(0).to_pylist()):
             yield pa.RecordBatch.from_pylist([{"found": True}])
 
 
 def _prove_files(form: CsvForm, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from widen.proof.csv_reader import read_csv_file
+
     for group in _groups(batches):
         for content in group.texts:
             yield from _proof_texts_to_raw(read_csv_file(content, form), group.file, 0)
@@ -260,6 +263,9 @@ def _prove_lines(
     form: CsvForm, head: CsvHead, line_end: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the texts of the lines of one file. Spark gives its splits in order if rows take several lines."""
+    from widen.proof.csv_reader import CsvReader, read_csv_head
+    from widen.proof.csv_reader import recode as proof_text
+
     reader, last = CsvReader(form, head), ("", -1)
     for group in _groups(batches):
         data = b"".join(line + line_end for line in group.texts)

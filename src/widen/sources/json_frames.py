@@ -22,7 +22,7 @@ from widen.errors import InvalidOption, SourceError
 from widen.json.document import BOM, MAX_RECORD_BYTES, RecordSplitter
 from widen.json.record_path import RecordFinder, RecordPath
 from widen.model.types import quote_name
-from widen.proof.source_reader import FileTasks, ProofFile
+from widen.proof.proof_files import FileTasks, ProofFile
 from widen.sources.file_ranges import (
     FILE,
     FOUND_PART,

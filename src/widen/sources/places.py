@@ -20,7 +20,6 @@ from urllib.parse import unquote, urlsplit
 from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
-from widen.log.vacuum import has_progress
 from widen.sources.remote_files import find_folders, matches_part
 from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.errors import environment_error
@@ -264,6 +263,8 @@ def ensure_outlives_vacuum(
     Raises:
         InvalidOption: it is there.
     """
+    from widen.log.vacuum import has_progress
+
     store = LogStore(to_local(checkpoint) or checkpoint, storage_options)
     for table in (each for each in tables if each and "/" in each):
         if not _may_vacuum(table, checkpoint):

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from widen.errors import EngineUnsuitable, InvalidOption, SparkUnavailable, UnsupportedSpark
 from widen.errors.tables import first_line
-from widen.iceberg.catalog import open_store
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key, is_property
@@ -553,6 +552,8 @@ def hadoop_options(store: LogStore) -> dict[str, str]:
 
 def options_of_files(uris: Iterable[str], properties: Mapping[str, str]) -> dict[str, str]:
     """Return the options that Spark needs to read files of an Iceberg table, which may be in several buckets."""
+    from widen.iceberg.catalog import open_store
+
     buckets = {f"s3://{parts.netloc}" for uri in uris if (parts := urlsplit(uri)).scheme in _S3}
     stores = (open_store(bucket, properties) for bucket in sorted(buckets))
     return {name: value for store in stores for name, value in hadoop_options(store).items()}

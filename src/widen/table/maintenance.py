@@ -55,6 +55,7 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.vacuum import VacuumPlan, plan_vacuum, run_vacuum, to_retention_ms
 from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
+from widen.model.transaction_id import DELETED_KEYS_APP_ID
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, Remove, Txn
 from widen.protocol.deletion_vectors import locate_vector
@@ -772,7 +773,7 @@ class VacuumMixin(TableVersion):
                 done = forgotten_keys.write_without(lists, rule, snapshot.version + 1, staged)
                 if done.head is None:
                     return done, None
-                actions = [Txn(deleted_keys.APP_ID, done.head, current_ms())]
+                actions = [Txn(DELETED_KEYS_APP_ID, done.head, current_ms())]
                 operation, metrics = forgotten_keys.OPERATION, done.metrics
                 outcome = commit(self._store, snapshot, actions, operation, {}, metrics=metrics, staged=staged)
                 return outcome if isinstance(outcome, Conflicted) else (done, outcome.or_raise())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike, fspath
+from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption
-from widen.iceberg.catalog import CatalogSource, to_table_name
-from widen.iceberg.partitions import parse_partition_by
-from widen.iceberg.properties import FORMAT_VERSIONS
-from widen.iceberg.snapshots import MAIN_BRANCH
 from widen.log.log_store import LogStore
 from widen.sources.listing import to_place
 from widen.targets.delta import DeltaFlowSource, DeltaLocation
 from widen.targets.table_format import FlowSource, TableLocation
+
+if TYPE_CHECKING:
+    from widen.iceberg.catalog import CatalogSource
 
 DELTA, ICEBERG = "delta", "iceberg"
 FORMATS = (DELTA, ICEBERG)
@@ -53,6 +53,10 @@ def find_table(
     if to not in (None, *FORMATS):
         raise InvalidOption(option="to", value=to, expected=f"Must be one of {', '.join(FORMATS)}.")
     if to == ICEBERG or (to is None and catalog is not None):
+        from widen.iceberg.catalog import to_table_name
+        from widen.iceberg.partitions import parse_partition_by
+        from widen.iceberg.properties import FORMAT_VERSIONS
+        from widen.iceberg.snapshots import MAIN_BRANCH
         from widen.targets.iceberg import IcebergLocation
 
         name = to_table_name(fspath(into), DEFAULT_CATALOG if catalog is None else catalog)
@@ -86,6 +90,8 @@ def find_flow_source(
         storage_options: Settings and credentials of its store; an Iceberg table uses its catalog's.
         catalog: The catalog of an Iceberg table; None for a Delta table.
     """
+    from widen.iceberg.catalog import to_table_name
+
     if catalog is not None:
         from widen.targets.iceberg import IcebergFlowSource
 

@@ -17,20 +17,6 @@ import msgspec
 
 from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.changes.change_context import ChangeContext, ChangeResult, ensure_same_count
-from widen.changes.deleted_keys import APP_ID as KEYS_APP_ID
-from widen.changes.deleted_keys import KeyLists, record_deleted_keys
-from widen.changes.key_columns import KeyCondition, key_condition
-from widen.changes.key_expressions import (
-    broken_rule,
-    ensure_deletes_deterministic,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    order_batch,
-    with_order,
-)
-from widen.changes.keyed_frames import decide_changes, match_text
-from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
 from widen.errors import (
     FeatureRequired,
     InvalidOption,
@@ -79,13 +65,11 @@ from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import commit_with_loads, find_head, open_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot, select_files
-from widen.log.vacuum import ensure_location_empty
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
-from widen.model.transaction_id import REPLAY_PREFIX
+from widen.model.transaction_id import DELETED_KEYS_APP_ID, REPLAY_PREFIX
 from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
-from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_generation, find_identity, is_computed
@@ -100,7 +84,7 @@ from widen.protocol.table_properties import (
     is_on,
     widens_when_needed,
 )
-from widen.report.table_report import StoppedField
+from widen.report.stopped_field import StoppedField
 from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
 from widen.schema.growth import ensure_types_unreferenced, is_readable_in
@@ -145,11 +129,16 @@ from widen.targets.table_format import (
     take_until_full,
     verify_rows,
 )
-from widen.verification.records import Side, Verification
 
 if TYPE_CHECKING:
+    from widen.changes.change_context import ChangeContext, ChangeResult
+    from widen.changes.deleted_keys import KeyLists
+    from widen.changes.key_columns import KeyCondition
     from widen.changes.keyed_load import LocalMerge
+    from widen.changes.overwrite import ReplacedRows
+    from widen.proof.deletion_lists import DeletionListing
     from widen.spark.engine import LocalFrame
+    from widen.verification.records import Side, Verification
 
 _ALLOW_FEATURES = (
     "Repeat the load with --enable-type-widening (enable_type_widening=True), which adds the feature with the commit; "
@@ -332,6 +321,7 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
+        from widen.proof.deletion_lists import DeletionListing
         from widen.verification.keyed_proof_frames import KeyedProof, schema_of_records
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
@@ -419,6 +409,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         result = self._write(batch, spec)
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
+        from widen.changes.key_columns import key_condition
+        from widen.changes.key_expressions import broken_rule
         from widen.changes.keyed_files import DeltaFiles
         from widen.changes.keyed_load import has_every_key, has_keyless
 
@@ -444,6 +436,9 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return self._write(batch, spec, rule)
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
+        from widen.changes.key_columns import key_condition
+        from widen.changes.key_expressions import broken_rule
+
         keys, schema, condition, rule = self.target.keys, self.configuration.schema, None, None
         if keys is not None:
             condition = key_condition(schema, keys) if is_local(batch.spark) or keys.excluded else None
@@ -478,6 +473,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         return read_data_files(require_spark(spark, READS), self.target.store, self._view, files)
 
     def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+        from widen.changes import key_expressions
+        from widen.changes.change_context import ChangeResult, ensure_same_count
+        from widen.changes.deleted_keys import KeyLists, record_deleted_keys
+        from widen.changes.keyed_frames import decide_changes, match_text
+        from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
+
         rules, schema, snapshot = self.target.keys, self.configuration.schema, self.target.snapshot
         assert rules is not None
         ensure_rules_apply(schema, rules)
@@ -491,23 +492,25 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 return here
         spark = require_spark(spark, "only it decides what these records do to the rows of their keys")
         written = self._written_rows(spark, result)
-        ensure_deletes_deterministic(written, schema, rules)
+        key_expressions.ensure_deletes_deterministic(written, schema, rules)
         here = self._merge_here(spark, result, lists, staged)
         if here is not None:
             return here
-        rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
+        rows = key_expressions.order_batch(partial(self._written_rows, spark), result, schema, rules)
         if not rules.sequence_by:
-            ensure_one_record(rows)
+            key_expressions.ensure_one_record(rows)
         old = searched = None
         if snapshot is not None:
             columns = bound_columns(snapshot.schema, schema, rules)
             searched = key_predicate([field for field, _ in columns], rows.select(*(quote_name(n) for _, n in columns)))
             files = filter_files(snapshot.files(), select_files(snapshot, searched))
             if len(files):
-                old = with_order(read_data_files(spark, self.target.store, self._view, files), schema, rules)
+                old = key_expressions.with_order(
+                    read_data_files(spark, self.target.store, self._view, files), schema, rules
+                )
         deleted = lists.read(spark) if rules.sequence_by else None
         if rules.is_strict and rules.sequence_by:
-            ensure_no_equal_sequences(rows, old, deleted, rules)
+            key_expressions.ensure_no_equal_sequences(rows, old, deleted, rules)
         defaults = default_values_of(schema, self.configuration.protocol) if rules.keeps_missing else {}
         with decide_changes(rows, old, deleted, rules, schema, defaults) as change:
             written_rows = DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result))
@@ -533,6 +536,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
         from widen.changes.arrow_changes import remove_beside
+        from widen.changes.change_context import ChangeContext, ChangeResult
+        from widen.changes.deleted_keys import record_deleted_keys
         from widen.changes.keyed_files import DeltaFiles
         from widen.changes.keyed_load import decide_here
 
@@ -567,6 +572,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
         Files with records that do not become rows are copied without these, and other rows are written.
         """
+        from widen.changes.change_context import ensure_same_count
+
         if not merge.losers:
             return result
         from widen.changes.delta_copies import copy_without_positions
@@ -668,11 +675,15 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
     def _remove_rows(self, result: BatchResult) -> ChangeResult:
         """Return the removal of the rows that the batch replaces."""
+        from widen.changes.change_context import ChangeResult
+
         snapshot = self.target.snapshot
         if self.removal is not None:
             return self.removal
         if self.replaced is None or snapshot is None:
             return ChangeResult()
+        from widen.changes.overwrite import remove_replaced_rows
+
         return remove_replaced_rows(snapshot, self.configuration.metadata, self.replaced, _adds(result))
 
     def _actions_after(self, plan: Plan, result: BatchResult) -> Sequence[Action]:
@@ -801,7 +812,7 @@ _LOST = (
     "before hold the same fields again; all others are matched by name."
 )
 _LOST_FOR_GOOD = "No version in the log has it, so fields are matched with columns by name."
-_APP_IDS = {LOADS_APP_ID, KEYS_APP_ID}
+_APP_IDS = {LOADS_APP_ID, DELETED_KEYS_APP_ID}
 
 
 def _ensure_remembers_loads(snapshot: Snapshot | None) -> None:
@@ -857,6 +868,8 @@ class DeltaLocation(TableLocation):
         try:
             snapshot = open_snapshot(self.store)
         except TableNotFound:
+            from widen.log.vacuum import ensure_location_empty
+
             ensure_location_empty(self.store, "into")
             return DeltaTarget(self.store, None, for_file_fields(policy))
         ensure_writable(snapshot.protocol, self.location)

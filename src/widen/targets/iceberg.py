@@ -31,7 +31,7 @@ from widen.changes.key_expressions import (
     with_order,
 )
 from widen.changes.keyed_frames import decide_changes, match_text
-from widen.changes.overwrite import key_predicate
+from widen.changes.overwrite import ReplacedRows, key_predicate
 from widen.errors import (
     IcebergTableNotFound,
     InvalidOption,
@@ -111,7 +111,7 @@ from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
-from widen.report.table_report import StoppedField
+from widen.report.stopped_field import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.engine import Rows, Session, is_local, open_session, require_spark
@@ -143,7 +143,6 @@ from widen.targets.table_format import (
     QuarantineContent,
     QuarantineWrite,
     RangeLimits,
-    ReplacedRows,
     RowReplacingDraft,
     SourceVersion,
     TableLocation,

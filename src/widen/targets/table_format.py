@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.changes.overwrite import ReplacedRows
 from widen.errors import TableNotFound
 from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies
 from widen.evolution.plan import Plan
@@ -34,11 +33,13 @@ from widen.log.load_segments import Load, LoadedFile, LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType
-from widen.report.table_report import StoppedField
-from widen.schema.growth import is_readable_in
+from widen.report.stopped_field import StoppedField
 from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame, SparkSession
-from widen.verification.records import Verification, verify
+
+if TYPE_CHECKING:
+    from widen.changes.overwrite import ReplacedRows
+    from widen.verification.records import Verification
 
 __all__ = [
     "CommitResult",
@@ -56,7 +57,6 @@ __all__ = [
     "Quarantine",
     "QuarantineContent",
     "QuarantineWrite",
-    "ReplacedRows",
     "RowReplacingDraft",
     "StagedFiles",
     "TableDraft",
@@ -509,6 +509,8 @@ def verify_rows(
     share: float,
 ) -> Verification:
     """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`."""
+    from widen.verification.records import verify
+
     source = batch.source_digests(rows.schema, policy)
     texts = None if quarantine is None else lambda: texts_of(quarantine.rows(batch.spark))
     paths = [file.path for file in result.files]
@@ -619,6 +621,8 @@ def take_until_full(
     Args:
         changes: Each with its schema, and the size of the files that it added.
     """
+    from widen.schema.growth import is_readable_in
+
     size_bytes, is_first = 0, True
     for change, new, added_bytes in changes:
         is_full = limits.max_bytes is not None and size_bytes >= limits.max_bytes

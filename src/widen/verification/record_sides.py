@@ -29,8 +29,8 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
+from widen.proof.proof_files import FileValueReader
 from widen.proof.rules import build_proof_rules
-from widen.proof.source_reader import FileValueReader
 from widen.sources.file_ranges import fields_of, with_field_steps
 from widen.sources.listing import SourceFile
 from widen.spark.engine import LocalFrame, Rows, Session

@@ -40,21 +40,21 @@ from widen.proof.canonical import (
 )
 from widen.proof.json_reader import split_into_parts, split_lines
 from widen.proof.nested_records import all_nested_texts, read_nested_file
-from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers, read_csv_texts
-from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
-from widen.proof.row_reader import RowReader
-from widen.proof.rules import build_proof_rules, read_defaults
-from widen.proof.source_reader import (
+from widen.proof.proof_files import (
     FilePart,
     FileTasks,
     FileValueReader,
     FileValues,
     ProofFile,
-    SourceReader,
     add_file_values,
     find_parts,
     read_proof_blocks,
 )
+from widen.proof.record_digests import DigestSum, RowDigester, SourceDigester, find_native_readers, read_csv_texts
+from widen.proof.row_encoder import LayoutMatcher, RecordLayout, learn_layout
+from widen.proof.row_reader import RowReader
+from widen.proof.rules import build_proof_rules, read_defaults
+from widen.proof.source_reader import SourceReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.schema.source_metadata import RESCUED, role_field
 from widen.sources.file_ranges import (

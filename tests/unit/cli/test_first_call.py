@@ -67,3 +67,39 @@ def test_python_without_spark_says_how_to_get_it(call: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "SparkUnavailable" in done.stderr
     assert "pip install 'widen[spark]'" in done.stderr
+
+
+UNNEEDED = {
+    *("pandas", "pyspark", "py4j", "pyiceberg", "polars", "duckdb", "deltalake", "fastavro", "python_calamine"),
+    *("sqlglot", "jinja2", "typer", "rich", "sqlite3.dump", "pyarrow.dataset", "pyarrow.orc", "zstandard", "pydantic"),
+    *("widen.proof.record_digests", "widen.proof.source_reader", "widen.verification", "widen.sql_commands"),
+    *("widen.changes.overwrite", "widen.changes.merge", "widen.changes.key_columns", "widen.changes.keyed_frames"),
+    *(
+        "widen.iceberg.partitions",
+        "widen.iceberg.file_metrics",
+        "widen.files.iceberg_writer",
+        "widen.frames.iceberg_scan",
+    ),
+    *("widen.report.table_report", "widen.sources.converted_files", "widen.batches.frame_batch", "widen.flows"),
+}
+ONE_RECORD = """
+import sys
+import widen
+widen.ingest({source}, sys.argv[1], engine="local")
+print(*sorted(sys.modules))
+"""
+
+
+OF_ROWS = {"widen.verification", "widen.proof.record_digests", "widen.proof.source_reader", "widen.batches.frame_batch"}
+"""What the checks of rows with types need."""
+
+
+@pytest.mark.parametrize(
+    ("source", "needed"), [("[{'id': 1}]", {*OF_ROWS, "widen.sources.converted_files"}), ("sys.argv[2]", set())]
+)
+def test_a_load_of_one_record_imports_no_more_than_it_needs(tmp_path: Path, source: str, needed: set[str]) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1}\n')
+    words = [sys.executable, "-c", ONE_RECORD.format(source=source), str(tmp_path / "t"), str(tmp_path / "a.json")]
+    modules = set(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
+    assert "widen.targets.delta" in modules
+    assert modules & UNNEEDED <= needed

@@ -6,7 +6,7 @@ from io import BytesIO
 
 import pytest
 
-from widen.proof.source_reader import ProofFile, find_parts, read_proof_blocks
+from widen.proof.proof_files import ProofFile, find_parts, read_proof_blocks
 
 LINES = [b'{"n":%d}' % number + b" " * (number % 7) for number in range(40)]
 

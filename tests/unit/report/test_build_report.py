@@ -19,7 +19,8 @@ from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
 from widen.protocol.parquet_files import LEAF_COUNTS, file_tag, move_to_commit_info
 from widen.report.build_report import FooterUse, build_report, read_history
-from widen.report.table_report import Report, VersionTime
+from widen.report.stopped_field import VersionTime
+from widen.report.table_report import Report
 
 V0, V1, V2 = (VersionTime(version, 1_700_000_000_000 + version * 86_400_000) for version in range(3))
 

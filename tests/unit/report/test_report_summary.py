@@ -12,7 +12,8 @@ from widen.log.snapshot import open_snapshot
 from widen.report.build_report import build_report
 from widen.report.html_page import load_chart, render_page
 from widen.report.report_summary import Status, summarize_report
-from widen.report.table_report import IntervalCount, IntervalRecord, Report, VersionTime
+from widen.report.stopped_field import VersionTime
+from widen.report.table_report import IntervalCount, IntervalRecord, Report
 from widen.report.text_format import interval_text
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from widen.report.build_report import CommitRecord, to_interval
-from widen.report.table_report import VersionTime
+from widen.report.stopped_field import VersionTime
 from widen.report.text_format import interval_text, printable, share_text, size_text, value_text
 
 

@@ -27,6 +27,7 @@ from widen.json.record_path import RecordPath
 from widen.limits import DRIVER_FOOTERS, REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
+from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.proof.proof_files import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
@@ -53,7 +54,7 @@ from widen.sources.file_ranges import (
     small_ranges,
     why_unreadable,
 )
-from widen.sources.find_files import Keep, choose_files, find_source, list_new_files
+from widen.sources.find_files import Keep, ListingOptions, choose_files, find_source, list_new_files
 from widen.sources.json_frames import (
     JsonFiles,
     ensure_json_options,
@@ -194,6 +195,7 @@ class BatchReader:
         *,
         may_be_empty: bool = False,
         keep: Keep | None = None,
+        progress: Progress = no_progress,
     ) -> SourceFiles:
         """Return the files that paths name.
 
@@ -202,8 +204,8 @@ class BatchReader:
             may_be_empty: Whether a source may have no files, or only empty ones.
             keep: Tells which of the files to return; by default all.
         """
-        paths, format, options = to_paths(source), self.format, self.options
-        return find_source(spark, paths, format, options, may_be_empty=may_be_empty, keep=keep)
+        listing = ListingOptions(may_be_empty, keep, progress)
+        return find_source(spark, to_paths(source), self.format, self.options, listing=listing)
 
     def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:
         """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
@@ -243,7 +245,8 @@ class BatchReader:
     def _open_good_files(self, spark: Session, source: SourceFiles) -> TextBatch | CheckedBatch:
         self._ensure_json(source.format)
         file_fields = self._file_fields()
-        names = file_fields.names([quote(file.path) for file in source.files])
+        folders = {file.path.rpartition("/")[0] for file in source.files}
+        names = file_fields.names([f"{quote(folder)}/" for folder in folders])
         if source.format is FileFormat.XLSX:
             _ensure_xlsx(spark, source)
         if self._is_converted(spark, source):
@@ -273,7 +276,7 @@ class BatchReader:
             source.files,
             max_record_bytes=self.max_record_bytes,
             file_values=FileValueReader(self.has_folders, file_fields.loaded_at).for_files(
-                quote(file.path, safe="/:=") for file in source.files
+                f"{quote(folder, safe='/:=')}/" for folder in folders
             ),
         )
 

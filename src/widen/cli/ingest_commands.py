@@ -125,7 +125,10 @@ def ingest_command(
     limits: dict[str, Any] = {name: gate.get(name) for name in declared(LimitOptions)}
     alone = {"--plan-hash": gate["plan_hash"], "--new": gate["new"] or None, **_given_with_new(gate)}
     bounds = {"--max-files": following["max_files"], "--max-bytes": following["max_bytes"]}
-    ensure_options_apply(alone, {"--checkpoint": choices.checkpoint, **bounds}, follows=follows)
+    ensure_options_apply(alone, {"--checkpoint": choices.checkpoint}, follows=follows)
+    for option, value in bounds.items():
+        if value is not None and not (follows or gate["new"]):
+            raise OptionMissing(option="--new", expected=f"{option} needs it, or --follow or --once.")
     parse_limits(**limits)
     ensure_new(gate["new"], _given_with_new(gate))
     if follows and choices.checkpoint is None:
@@ -140,7 +143,8 @@ def ingest_command(
         return
     with progress("looking at the table") as update:
         spark = output.choose_session(call.engine_name, update)
-        result = ingest(source, into, spark=spark, progress=update, **gate, **shared)
+        sizes = {"max_files": following["max_files"], "max_bytes": following["max_bytes"]}
+        result = ingest(source, into, spark=spark, progress=update, **gate, **sizes, **shared)
     output.note_engine(spark)
     if not report(result):
         raise typer.Exit(1)

@@ -499,8 +499,21 @@ class PlanOptions(RefusalOptions, RecordOptions, EngineOptions, MemoryOptions, t
     """The arguments of `plan`."""
 
 
+class BatchSizeOptions(TypedDict, total=False):
+    """How many of the new files one load takes, the oldest first."""
+
+    max_files: Annotated[int | None, Option(
+        "The maximum number of new files in a load or an interval, the oldest first.",
+        minimum=1,
+        help="The maximum number of files in a micro-batch, or with --new in this load, the oldest first.")]
+    max_bytes: Annotated[int | None, Option(
+        "A load of new files, or an interval, is full at this size; it has at least one file.",
+        minimum=1,
+        help="Close a micro-batch, or with --new this load, at this size, in bytes; it has at least one file.")]
+
+
 class IngestOptions(
-    GateOptions, RecordOptions, VerifyOptions, EngineOptions, EventOptions, MemoryOptions, total=False
+    GateOptions, BatchSizeOptions, RecordOptions, VerifyOptions, EngineOptions, EventOptions, MemoryOptions, total=False
 ):
     """The arguments of `ingest`."""
 
@@ -509,21 +522,13 @@ class IngestOptions(
         "A batch that the table already has is not written again.")]
 
 
-class FollowOptions(TypedDict, total=False):
+class FollowOptions(BatchSizeOptions, total=False):
     """How a source is followed."""
 
     once: Annotated[bool, Option(
         "Whether to stop after all data that is available now.",
         default=False,
         help="Like --follow, but stop when the files that exist now are loaded.")]
-    max_files: Annotated[int | None, Option(
-        "The maximum number of files in an interval.",
-        minimum=1,
-        help="The maximum number of files in a micro-batch.")]
-    max_bytes: Annotated[int | None, Option(
-        "An interval is full at this size; it has at least one file.",
-        minimum=1,
-        help="Close a micro-batch at this size, in bytes; it has at least one file.")]
 
 
 class StreamOptions(

@@ -45,6 +45,7 @@ from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
 from widen.model.transaction_id import ensure_transaction
 from widen.model.types import StructType
+from widen.sources.find_files import BatchSize
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
 from widen.sources.places import to_local
@@ -173,6 +174,10 @@ def ingest(source: AnySource, into: str | PathLike[str], **options: Unpack[Inges
     Source: docs/evolution-rules.md#one-interval
     """
     _ensure_parks_new(options)
+    size = BatchSize.of(options["max_files"], options["max_bytes"])
+    if size.is_limited and not options["new"]:
+        expected = "max_files and max_bytes need new=True (--new): they say how many of the new files a load takes."
+        raise OptionMissing(option="new", expected=expected)
     interval = None if options["txn"] is None else _to_interval(*options["txn"])
     checked = check_options(source, into, options)
     reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
@@ -261,9 +266,9 @@ def _build_choice(
         option = "changed" if hashes is None else "new_by"
         raise OptionMissing(option="new", expected=f"{option} needs new=True (--new).")
     skips_bad = checked.reader.skips_bad_files
-    return FileChoice(
-        target, is_new=is_new, changed=changes, skips_bad=skips_bad, hash_files=hashes, own=checked.places
-    )
+    size = BatchSize(options.get("max_files"), options.get("max_bytes"))
+    choice = FileChoice(target, is_new=is_new, changed=changes, skips_bad=skips_bad, hash_files=hashes)
+    return replace(choice, own=checked.places, size=size, progress=options["progress"])
 
 
 # Check a source against a contract; nothing is written.

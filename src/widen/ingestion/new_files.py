@@ -19,8 +19,9 @@ from widen.batches.text_batch import Batch
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
+from widen.model.display import Progress, no_progress
 from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
-from widen.sources.find_files import Keep
+from widen.sources.find_files import ANY_SIZE, BatchSize, Keep
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
 from widen.sources.memory_source import HeldSource, StagedSource
 from widen.sources.places import ensure_other_table, find_table_source
@@ -76,6 +77,7 @@ class FileChoice:
             tried again.
         hash_files: Adds hashes of the contents of files, to compare files by them; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
+        size: How many of the new files a load takes.
         open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
@@ -86,6 +88,8 @@ class FileChoice:
     hash_files: Callable[[SourceFiles], SourceFiles] | None = None
     comparison: FileComparison = NO_COMPARISON
     own: Mapping[str, str] = field(default_factory=dict)
+    size: BatchSize = ANY_SIZE
+    progress: Progress = no_progress
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
     def __post_init__(self) -> None:
@@ -132,6 +136,16 @@ class FileChoice:
         # Without roots Spark reads exactly these files; a root would bring back the others below it.
         return source if len(files) == len(source.files) else replace(source, roots=(), files=files)
 
+    def take(self, source: SourceFiles) -> SourceFiles:
+        """Return the files that one load takes, and note how many are left to the next."""
+        taken = self.size.take(source.files)
+        if len(taken) == len(source.files):
+            return source
+        paths = {file.path for file in taken}
+        left = FileNames.of(*(file.path for file in source.files if file.path not in paths))
+        self.comparison = replace(self.comparison, waiting=left)
+        return replace(source, roots=(), files=tuple(sorted(taken, key=lambda file: file.path)))
+
     def open_some(self, files: Sequence[SourceFile]) -> Batch:
         """Return some of the files that were chosen as a batch."""
         assert self.open_chosen is not None
@@ -164,10 +178,11 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
         ensure_other_table(table, choice.own)
         return reader.open_table(spark, table)
     if choice.is_streamed:
-        files = reader.find_files(spark, source, may_be_empty=True, keep=choice.keep)
+        files = reader.find_files(spark, source, may_be_empty=True, keep=choice.keep, progress=choice.progress)
         choice.finish()
     else:
-        files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new))
+        files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new, progress=choice.progress))
+    files = choice.take(files)
     if choice.is_new and not any(file.size_bytes for file in files.files):
         return None
     choice.open_chosen = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))

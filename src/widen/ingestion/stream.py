@@ -8,14 +8,14 @@ Source: docs/evolution-rules.md#one-interval; PROTOCOL.md#transaction-identifier
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 
 from widen.batches.open_source import AnySource, BatchReader
-from widen.errors import InvalidOption, OptionConflict
+from widen.errors import InvalidOption
 from widen.ingestion.commit_batch import (
     AfterCommit,
     BatchRequest,
@@ -29,6 +29,7 @@ from widen.ingestion.options import check_options, parse_limits
 from widen.ingestion.result import OnInterval
 from widen.model.argument_types import check_arguments
 from widen.model.keyword_options import Unpack
+from widen.sources.find_files import BatchSize
 from widen.sources.listing import to_paths, to_place
 from widen.sources.memory_source import is_paths
 from widen.sources.places import expand_local, find_table_source, is_elsewhere, to_local
@@ -88,9 +89,9 @@ def ingest_stream(
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     once, every_seconds, on_interval = options["once"], options["every_seconds"], options["on_interval"]
     max_files, max_bytes = options["max_files"], options["max_bytes"]
-    _ensure_limits({"max_files": (max_files, 1), "max_bytes": (max_bytes, 1), "every_seconds": (every_seconds, 0)})
-    if max_files and max_bytes:
-        raise OptionConflict(option="max_bytes", other_option="max_files", expected="Give only one of them.")
+    if every_seconds < 0:
+        raise InvalidOption(option="every_seconds", value=every_seconds, expected="Must be a number >= 0.")
+    size = BatchSize.of(max_files, max_bytes)
     checkpoint = to_place(checkpoint)
     checked = check_options(source, into, options, checkpoint=checkpoint)
     given = source.sparkSession if isinstance(source, DataFrame) and options["spark"] is None else options["spark"]
@@ -126,7 +127,7 @@ def ingest_stream(
             rows = file_stream(require_spark(session, READS), paths, max_files, max_bytes)
     request.open_target()  # a table that cannot be written must fail here, not in the first interval
     if local is not None:
-        pace = StreamPace(max_files, max_bytes, once, every_seconds)
+        pace = StreamPace(size, once, every_seconds)
         return start_local_stream(session, paths, work, local, pace)
     return start_stream(rows, work, checkpoint, once=once, every_seconds=every_seconds)
 
@@ -188,12 +189,6 @@ class _StreamWork:
             if self.on_interval and result is not None and result.version is not None:
                 with after_commit(request.table.location, result.version):
                     self.on_interval(result)
-
-
-def _ensure_limits(limits: Mapping[str, tuple[float | None, int]]) -> None:
-    for option, (value, least) in limits.items():
-        if value is not None and value < least:
-            raise InvalidOption(option=option, value=value, expected=f"Must be a number >= {least}.")
 
 
 def _ensure_streaming(rows: DataFrame, limit: int | None) -> None:

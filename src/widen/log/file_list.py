@@ -306,6 +306,8 @@ UNUSUAL = r"^/|^[A-Za-z][A-Za-z0-9+.-]+:/|%|//|(?:^|/)\.\.?/"
 
 _UNUSUAL = re.compile(UNUSUAL)
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+_PLAIN_FILE = re.compile(r"file:((?:/(?!\.\.?(?:/|$))[^/%]+)+)")
+"""Matches most local source files, which a record of loads asks for by the million."""
 _SCHEME_ALIASES: Mapping[str, str] = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
@@ -322,6 +324,9 @@ def canonical_path(path: str, location: str = "") -> str:
     """
     if not _UNUSUAL.search(path):
         return path
+    plain_file = _PLAIN_FILE.fullmatch(path) if not location else None
+    if plain_file is not None:
+        return plain_file[1]
     match = _SCHEME.match(path)
     scheme = match[1].lower() if match else ""
     # Keep bytes that are not UTF-8 distinct: two files must never share a key.

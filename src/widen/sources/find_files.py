@@ -14,13 +14,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import CorruptFile, SourceChanged, SourceError, StorageError
+from widen.errors import CorruptFile, InvalidOption, OptionConflict, SourceChanged, SourceError, StorageError
 from widen.model.display import Progress, no_progress
 from widen.sources.listing import (
     FileFormat,
@@ -64,15 +64,70 @@ Keep: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 """Tells which files of a listing a load takes."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListingOptions:
+    """Which files of a listing to return.
+
+    Args:
+        may_be_empty: Whether a source may have no files, or only empty ones.
+        keep: Tells which of the files to return; None for all.
+    """
+
+    may_be_empty: bool = False
+    keep: Keep | None = None
+    progress: Progress = no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSize:
+    """How many files one load takes, the oldest first: at least one.
+
+    Args:
+        max_bytes: A load is full at this size.
+    """
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def of(cls, max_files: int | None, max_bytes: int | None) -> BatchSize:
+        """Return a size that a caller gives.
+
+        Raises:
+            InvalidOption: a number is below 1.
+            OptionConflict: both are given.
+        """
+        for option, value in (("max_files", max_files), ("max_bytes", max_bytes)):
+            if value is not None and value < 1:
+                raise InvalidOption(option=option, value=value, expected="Must be a number >= 1.")
+        if max_files and max_bytes:
+            raise OptionConflict(option="max_bytes", other_option="max_files", expected="Give only one of them.")
+        return cls(max_files, max_bytes)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a maximum."""
+        return self.max_files is not None or self.max_bytes is not None
+
+    def take(self, files: Sequence[SourceFile]) -> list[SourceFile]:
+        """Return the oldest files that are within the limits."""
+        if not self.is_limited:
+            return list(files)
+        files = sorted(files, key=lambda file: (file.modified_ms, file.path))
+        sizes = accumulate(file.size_bytes for file in files)
+        count = len(files) if self.max_bytes is None else max(1, sum(size <= self.max_bytes for size in sizes))
+        return files[: min(count, self.max_files or count)]
+
+
+ANY_SIZE = BatchSize()
+
+
 def find_source(
     spark: Session,
     paths: Sequence[str],
     format: FileFormat | None = None,
     options: Mapping[str, str] | None = None,
-    *,
-    may_be_empty: bool = False,
-    keep: Keep | None = None,
-    progress: Progress = no_progress,
+    listing: ListingOptions | None = None,
 ) -> SourceFiles:
     """Return the files that paths name. A file that two paths or links name is listed once.
 
@@ -81,24 +136,25 @@ def find_source(
             a format count, if there are any.
         format: Format of the files; None to infer it from their names, with JSON as the default.
         options: How to read the files.
-        may_be_empty: Whether a source may have no files, or only empty ones.
-        keep: Tells which of the files to return; by default all.
+        listing: Which of the files to return; by default all.
     """
-    listing, chosen = Listing(), _ChosenFiles(format, keep)
+    wanted, found = listing or ListingOptions(), Listing()
+    chosen = _ChosenFiles(format, wanted.keep)
     try:
-        for batch in _list_batches(spark, paths, listing):
+        for batch in _list_batches(spark, paths, found):
             chosen.add(batch)
-            listing.count += batch.num_rows
-            progress(f"looking at the source: {listing.count:,} files")
+            found.count += batch.num_rows
+            if found.count >= BATCH_FILES:
+                wanted.progress(f"looking at the source: {found.count:,} files")
     except spark_errors() as error:
         raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
-    ensure_no_table(spark, ", ".join(paths), listing.folders)
-    files, left_out, found = chosen.finish(paths)
+    ensure_no_table(spark, ", ".join(paths), found.folders)
+    files, left_out, shown = chosen.finish(paths)
     # Without roots Spark reads exactly these files; a root would bring back the others.
-    roots = tuple(paths) if listing.is_whole and keep is None else ()
-    source = SourceFiles(roots, tuple(files), tuple(left_out), found or FileFormat.JSON, options or {})
-    if not may_be_empty and not any(file.size_bytes for file in source.files):
-        reason = "the files are empty" if listing.count else "there is no file"
+    roots = tuple(paths) if found.is_whole and wanted.keep is None else ()
+    source = SourceFiles(roots, tuple(files), tuple(left_out), shown or FileFormat.JSON, options or {})
+    if not wanted.may_be_empty and not any(file.size_bytes for file in source.files):
+        reason = "the files are empty" if found.count else "there is no file"
         raise unusable_source(source.name or ", ".join(paths), reason, "Name files with records.")
     return source
 
@@ -276,18 +332,19 @@ def to_files(batch: pa.RecordBatch) -> Iterator[SourceFile]:
 class LocalWalk:
     """The files in local places and below that have bytes, as Spark lists them, without those that are hidden.
 
-    Links to folders are followed once. A file that a link or another path names as well has its own path.
+    Links to folders are followed once.
 
     Args:
         places: Files and folders.
+        drops_links: Whether a file that a link or another path names as well is listed once, with its own path.
     """
 
-    def __init__(self, places: Iterable[str]) -> None:
+    def __init__(self, places: Iterable[str], *, drops_links: bool = True) -> None:
         self.folders: set[str] = set()
         """The folders with files."""
         self.has_repeated = False
         """Whether a file has several paths."""
-        self._places = list(places)
+        self._places, self._drops_links = list(places), drops_links
         self._seen: set[str] = set()
         self._single: list[str] = []
         self._paths: list[str] = []
@@ -355,7 +412,8 @@ class LocalWalk:
             folder, _, name = real.rpartition("/")
             if is_hidden(os.path.basename(path)):
                 continue
-            if real in taken or (folder in self._seen and not is_hidden(name)):
+            is_repeated = real in taken or (folder in self._seen and not is_hidden(name))
+            if is_repeated and self._drops_links:
                 self.has_repeated = True
                 continue
             taken.add(real)
@@ -395,6 +453,11 @@ def _is_folder(place: str) -> bool:
     with looking_at(place):
         return stat.S_ISDIR(os.stat(place).st_mode)
     return False
+
+
+def list_local_table(places: Iterable[str]) -> pa.Table:
+    """Return the files and links to files in local places and below that have bytes, with the columns of `FILES`."""
+    return pa.Table.from_batches(LocalWalk(places, drops_links=False).batches(), schema=FILES)
 
 
 def list_local_files(places: Iterable[str]) -> list[SourceFile]:

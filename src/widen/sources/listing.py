@@ -151,6 +151,8 @@ def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
     Args:
         encoding: The encoding that the caller names.
     """
+    if head[:1] in _TEXT_STARTS and b"\0" not in head[:_WIDE_BYTES]:
+        return None  # most files, and there may be millions
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         if b"xl/" in head or b"[Content_Types].xml" in head:
             return "it is an Excel workbook (xlsx); give its name the ending .xlsx, or set the format"
@@ -177,7 +179,7 @@ def guess_wide_encoding(head: bytes) -> str | None:
 
 def _guess_wide(head: bytes) -> str | None:
     """Guess a UTF-16/32 encoding without BOM from mostly-ASCII text; None for single-byte encodings."""
-    sample = head[:256]
+    sample = head[:_WIDE_BYTES]
     sample = sample[: len(sample) // 4 * 4]
     if len(sample) < _MIN_WIDE_BYTES:
         return None
@@ -189,7 +191,10 @@ def _guess_wide(head: bytes) -> str | None:
     return "UTF-16BE" if min(zeros[0], zeros[2]) > _MOSTLY and max(zeros[1], zeros[3]) < 1 - _MOSTLY else None
 
 
-_MIN_WIDE_BYTES, _MOSTLY = 8, 0.7
+_MIN_WIDE_BYTES, _WIDE_BYTES, _MOSTLY = 8, 256, 0.7
+
+_TEXT_STARTS = (b"{", b"[", b'"')
+"""What JSON begins with, and no other format."""
 
 
 FilePath: TypeAlias = str | os.PathLike[str]

@@ -28,6 +28,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import CorruptFile, FileMissing, SourceError, StreamTaken
 from widen.log.log_store import LogStore
@@ -175,19 +177,20 @@ class _FileLog:
 
     Args:
         last: The offset of the newest files; -1 without files.
-        seen: The identities of the files.
+        seen: Their paths, as `source_file_key` spells them.
     """
 
     checkpoint: StreamCheckpoint
     folder: str
     last: int = field(init=False)
-    seen: set[str] = field(init=False)
+    seen: pa.ChunkedArray = field(init=False)
 
     def __post_init__(self) -> None:
         last = self.checkpoint.last(self.folder)
         self.last = -1 if last is None else last
         offsets = range(_last_compact(self.last), self.last + 1)
-        self.seen = {source_file_key(unquote(file.path)) for offset in offsets for file in self._decoded(offset)}
+        keys = (source_file_key(unquote(file.path)) for offset in offsets for file in self._decoded(offset))
+        self.seen = pa.chunked_array([pa.array(keys, pa.string())])
 
     def read(self, offset: int) -> list[str]:
         """Return the URIs of the files of an offset."""
@@ -202,7 +205,8 @@ class _FileLog:
             lines = [*(line for each in before for line in self._lines(each)), *lines]
         self.checkpoint.create(f"{self.folder}/{_log_name(offset)}", *lines)
         self.last = offset
-        self.seen.update(source_file_key(file.path) for file in files)
+        found = pa.array([source_file_key(file.path) for file in files], pa.string())
+        self.seen = pa.chunked_array([*self.seen.chunks, found])
 
     def purge(self) -> None:
         """Delete what a compact file has replaced, if it and that file are old enough.
@@ -249,15 +253,19 @@ class StreamProgress:
     starts: tuple[int, ...]
     ends: tuple[int, ...] | None = None
 
-    def is_new(self, at: int, file: SourceFile) -> bool:
-        """Return whether the stream has not found a file of a source path yet."""
-        return source_file_key(file.path) not in self.logs[at].seen
+    def new_files(self, at: int, files: pa.Table) -> pa.Table:
+        """Return the files of a source path that the stream has not found yet.
+
+        Args:
+            files: The columns of `widen.sources.find_files.FILES`, with local paths.
+        """
+        return files.filter(pc.invert(pc.is_in(files["path"], value_set=self.logs[at].seen)))
 
     def begin(self, find_new: Callable[[int], Sequence[SourceFile]]) -> list[str] | None:
         """Return the URIs of the files of the interval, and record them first if it has not begun.
 
         Args:
-            find_new: Finds files of a source path that `is_new` accepts, given the path's index.
+            find_new: Finds new files of a source path, given the path's index; see `new_files`.
 
         Returns:
             None if there are no new files.

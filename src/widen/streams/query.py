@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
+import pyarrow as pa
+
 from widen.errors import InternalError, JobFailed, WidenError
-from widen.sources.find_files import list_local_files
+from widen.sources.find_files import ANY_SIZE, BatchSize, list_local_table, to_files
 from widen.sources.listing import (
     SourceFile,
     as_literal,
@@ -267,15 +268,15 @@ class _LocalQuery:
             if not self._loop.is_ended:
                 self._failure = error
 
-    def _run_interval(self, listed: Sequence[Sequence[SourceFile]] | None) -> bool:
+    def _run_interval(self, listed: Sequence[pa.Table] | None) -> bool:
         """Write an interval, and return whether there was one."""
         progress = self._progress
 
         def find_new(at: int) -> list[SourceFile]:
-            files = self._list(self._paths[at]) if listed is None else listed[at]
-            new = [file for file in files if progress.is_new(at, file)]
+            files = progress.new_files(at, self._list(self._paths[at]) if listed is None else listed[at])
+            new = (file for batch in files.to_batches() for file in to_files(batch))
             # Oldest first, as in Spark.
-            return self._pace.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
+            return self._pace.size.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
 
         uris = progress.begin(find_new)
         if uris is None:
@@ -284,10 +285,10 @@ class _LocalQuery:
         progress.finish()
         return True
 
-    def _list(self, path: str) -> list[SourceFile]:
+    def _list(self, path: str) -> pa.Table:
         # Spark identifies files by their paths in this form.
         places = [f"/{os.path.normpath(place).lstrip('/')}" for place in expand_local(path) or ()]
-        return list_local_files(places)
+        return list_local_table(places)
 
 
 _POLL_SECONDS = 1.0
@@ -299,18 +300,11 @@ _END_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class StreamPace:
-    """When the intervals of a stream of files begin, and which files of a source path one takes: at least one file."""
+    """When the intervals of a stream of files begin, and how many files of a source path one takes."""
 
-    max_files: int | None = None
-    max_bytes: int | None = None
+    size: BatchSize = ANY_SIZE
     once: bool = False
     every_seconds: float = 0
-
-    def take(self, files: Sequence[SourceFile]) -> list[SourceFile]:
-        """Return the first files that are within the limits."""
-        sizes = accumulate(file.size_bytes for file in files)
-        count = len(files) if self.max_bytes is None else max(1, sum(size <= self.max_bytes for size in sizes))
-        return list(files[: min(count, self.max_files or count)])
 
 
 def start_local_stream(

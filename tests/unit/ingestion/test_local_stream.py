@@ -14,6 +14,7 @@ from queue import Empty, Queue
 from threading import Timer
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
@@ -33,12 +34,12 @@ from widen.errors import (
 from widen.ingestion import options
 from widen.log.local_files import LocalFiles
 from widen.log.log_store import LogStore
+from widen.sources.find_files import BatchSize, to_batch
 from widen.sources.listing import SourceFile
 from widen.spark import engine
 from widen.spark.engine import Engine, LocalSession
 from widen.streams import query
 from widen.streams.checkpoint import StreamCheckpoint
-from widen.streams.query import StreamPace
 
 CLOCK = count(1_700_000_000)
 
@@ -132,7 +133,8 @@ def test_files_of_intervals_that_are_long_over_are_deleted(tmp_path: Path) -> No
         progress.finish()
     assert checkpoint.numbered("offsets").keys() == checkpoint.numbered("commits").keys() == set(range(25, 125))
     assert checkpoint.numbered("sources/0").keys() == set(range(19, 125))
-    assert not any(checkpoint.open().is_new(0, SourceFile(f"file:/{number}", 1)) for number in range(125))
+    listed = pa.Table.from_batches([to_batch([SourceFile(f"file:/{number}", 1) for number in range(126)])])
+    assert checkpoint.open().new_files(0, listed)["path"].to_pylist() == ["file:/125"]
 
 
 DAMAGED: dict[str, tuple[str, bytes | None, str]] = {
@@ -318,16 +320,16 @@ def test_two_processes_cannot_write_one_interval(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "taken"),
     [
-        (StreamPace(), 4),
-        (StreamPace(max_files=3), 3),
-        (StreamPace(max_files=9), 4),
-        (StreamPace(max_bytes=1), 1),
-        (StreamPace(max_bytes=29), 1),
-        (StreamPace(max_bytes=30), 2),
-        (StreamPace(max_bytes=1000), 4),
+        (BatchSize(), 4),
+        (BatchSize(max_files=3), 3),
+        (BatchSize(max_files=9), 4),
+        (BatchSize(max_bytes=1), 1),
+        (BatchSize(max_bytes=29), 1),
+        (BatchSize(max_bytes=30), 2),
+        (BatchSize(max_bytes=1000), 4),
     ],
 )
-def test_an_interval_takes_files_up_to_a_limit(limits: StreamPace, taken: int) -> None:
+def test_an_interval_takes_files_up_to_a_limit(limits: BatchSize, taken: int) -> None:
     files = [SourceFile(f"file:/{size}", size) for size in (10, 20, 30, 40)]
     assert limits.take(files) == files[:taken]
     assert limits.take([]) == []

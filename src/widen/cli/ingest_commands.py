@@ -201,6 +201,8 @@ def _ensure_plannable(choices: LoadChoices, following: Mapping[str, Any], gate: 
         "--verify": choices.verify,
         "--verify-share": choices.verify_share,
         "--plan-hash": gate["plan_hash"],
+        "--max-files": following["max_files"],
+        "--max-bytes": following["max_bytes"],
     }
     for option, value in given.items():
         if value:

@@ -90,28 +90,29 @@ def loaded_before(case: Case, landing: Path) -> Iterator[os.DirEntry[str]]:
 
 def seed_table(case: Case, landing: Path, table: Path) -> None:
     """Create a table that has loaded the other files, by the record of loads, in loads of 10,000."""
+    from importlib import import_module
     from itertools import islice
 
     from widen import create_table
     from widen.log.commit import commit
     from widen.log.commit_outcome import StagedFiles
-    from widen.log.loads import Load, LoadedFile, commit_with_loads
     from widen.log.log_store import LogStore
     from widen.log.snapshot import open_snapshot
 
+    record = import_module("widen.log.loads")  # also of older builds, which mypy does not see
     create_table(str(table), SCHEMA)
     store, files = LogStore(str(table)), loaded_before(case, landing)
     while some := list(islice(files, 10_000)):
         states = [(entry.path, entry.stat()) for entry in some]
-        loaded = [LoadedFile(f"file:{path}", at.st_size, at.st_mtime_ns // 1_000_000) for path, at in states]
-        load = Load(version=-1, loaded_ms=0, files=tuple(loaded))
+        loaded = [record.LoadedFile(f"file:{path}", at.st_size, at.st_mtime_ns // 1_000_000) for path, at in states]
+        load = record.Load(version=-1, loaded_ms=0, files=tuple(loaded))
         with StagedFiles() as staged:
 
             def attempt(base, txn, staged=staged):
                 return commit(store, base, [txn], "WRITE", {}, staged=staged, max_attempts=1)
 
             base = open_snapshot(store)
-            commit_with_loads(store, base, load, attempt, staged=staged, is_exclusive=False).or_raise()
+            record.commit_with_loads(store, base, load, attempt, staged=staged, is_exclusive=False).or_raise()
 
 
 def seed_checkpoint(case: Case, landing: Path, checkpoint: Path) -> None:

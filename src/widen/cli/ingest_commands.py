@@ -143,7 +143,7 @@ def ingest_command(
         return
     with progress("looking at the table") as update:
         spark = output.choose_session(call.engine_name, update)
-        sizes = {"max_files": following["max_files"], "max_bytes": following["max_bytes"]}
+        sizes: dict[str, Any] = {name: value for name, value in following.items() if name != "once"}
         result = ingest(source, into, spark=spark, progress=update, **gate, **sizes, **shared)
     output.note_engine(spark)
     if not report(result):

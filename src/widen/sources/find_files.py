@@ -455,7 +455,31 @@ def _is_folder(place: str) -> bool:
     return False
 
 
-def list_local_table(places: Iterable[str]) -> pa.Table:
+FileTable: TypeAlias = pa.Table
+"""Files with the columns of `FILES`."""
+
+
+class SeenFiles:
+    """The paths of files that a stream has found, and that are not new any more.
+
+    Args:
+        paths: As `source_file_key` spells them.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = pa.chunked_array([pa.array(paths, pa.string())])
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Take more paths."""
+        self._paths = pa.chunked_array([*self._paths.chunks, pa.array(paths, pa.string())])
+
+    def find_new(self, files: FileTable) -> list[SourceFile]:
+        """Return the files of a listing of local files that are not among them."""
+        new = files.filter(pc.invert(pc.is_in(files["path"], value_set=self._paths)))
+        return [file for batch in new.to_batches() for file in to_files(batch)]
+
+
+def list_local_table(places: Iterable[str]) -> FileTable:
     """Return the files and links to files in local places and below that have bytes, with the columns of `FILES`."""
     return pa.Table.from_batches(LocalWalk(places, drops_links=False).batches(), schema=FILES)
 

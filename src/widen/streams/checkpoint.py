@@ -28,12 +28,11 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from widen.errors import CorruptFile, FileMissing, SourceError, StreamTaken
 from widen.log.log_store import LogStore
 from widen.log.vacuum import COMMITS, METADATA, OFFSETS, SOURCES
+from widen.sources.find_files import FileTable, SeenFiles
 from widen.sources.listing import SourceFile, source_file_key
 
 _VERSION, _NONE_YET, _COMPACT = b"v1", b"-", ".compact"
@@ -177,20 +176,20 @@ class _FileLog:
 
     Args:
         last: The offset of the newest files; -1 without files.
-        seen: Their paths, as `source_file_key` spells them.
+        seen: Their paths.
     """
 
     checkpoint: StreamCheckpoint
     folder: str
     last: int = field(init=False)
-    seen: pa.ChunkedArray = field(init=False)
+    seen: SeenFiles = field(init=False)
 
     def __post_init__(self) -> None:
         last = self.checkpoint.last(self.folder)
         self.last = -1 if last is None else last
         offsets = range(_last_compact(self.last), self.last + 1)
         keys = (source_file_key(unquote(file.path)) for offset in offsets for file in self._decoded(offset))
-        self.seen = pa.chunked_array([pa.array(keys, pa.string())])
+        self.seen = SeenFiles(keys)
 
     def read(self, offset: int) -> list[str]:
         """Return the URIs of the files of an offset."""
@@ -205,8 +204,7 @@ class _FileLog:
             lines = [*(line for each in before for line in self._lines(each)), *lines]
         self.checkpoint.create(f"{self.folder}/{_log_name(offset)}", *lines)
         self.last = offset
-        found = pa.array([source_file_key(file.path) for file in files], pa.string())
-        self.seen = pa.chunked_array([*self.seen.chunks, found])
+        self.seen.add([source_file_key(file.path) for file in files])
 
     def purge(self) -> None:
         """Delete what a compact file has replaced, if it and that file are old enough.
@@ -253,13 +251,9 @@ class StreamProgress:
     starts: tuple[int, ...]
     ends: tuple[int, ...] | None = None
 
-    def new_files(self, at: int, files: pa.Table) -> pa.Table:
-        """Return the files of a source path that the stream has not found yet.
-
-        Args:
-            files: The columns of `widen.sources.find_files.FILES`, with local paths.
-        """
-        return files.filter(pc.invert(pc.is_in(files["path"], value_set=self.logs[at].seen)))
+    def new_files(self, at: int, files: FileTable) -> list[SourceFile]:
+        """Return the files of a source path that the stream has not found yet."""
+        return self.logs[at].seen.find_new(files)
 
     def begin(self, find_new: Callable[[int], Sequence[SourceFile]]) -> list[str] | None:
         """Return the URIs of the files of the interval, and record them first if it has not begun.

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
-import pyarrow as pa
-
 from widen.errors import InternalError, JobFailed, WidenError
-from widen.sources.find_files import ANY_SIZE, BatchSize, list_local_table, to_files
+from widen.sources.find_files import ANY_SIZE, BatchSize, FileTable, list_local_table
 from widen.sources.listing import (
     SourceFile,
     as_literal,
@@ -268,13 +266,12 @@ class _LocalQuery:
             if not self._loop.is_ended:
                 self._failure = error
 
-    def _run_interval(self, listed: Sequence[pa.Table] | None) -> bool:
+    def _run_interval(self, listed: Sequence[FileTable] | None) -> bool:
         """Write an interval, and return whether there was one."""
         progress = self._progress
 
         def find_new(at: int) -> list[SourceFile]:
-            files = progress.new_files(at, self._list(self._paths[at]) if listed is None else listed[at])
-            new = (file for batch in files.to_batches() for file in to_files(batch))
+            new = progress.new_files(at, self._list(self._paths[at]) if listed is None else listed[at])
             # Oldest first, as in Spark.
             return self._pace.size.take(sorted(new, key=lambda file: (file.modified_ms, file.path)))
 
@@ -285,7 +282,7 @@ class _LocalQuery:
         progress.finish()
         return True
 
-    def _list(self, path: str) -> pa.Table:
+    def _list(self, path: str) -> FileTable:
         # Spark identifies files by their paths in this form.
         places = [f"/{os.path.normpath(place).lstrip('/')}" for place in expand_local(path) or ()]
         return list_local_table(places)

@@ -134,7 +134,7 @@ def test_files_of_intervals_that_are_long_over_are_deleted(tmp_path: Path) -> No
     assert checkpoint.numbered("offsets").keys() == checkpoint.numbered("commits").keys() == set(range(25, 125))
     assert checkpoint.numbered("sources/0").keys() == set(range(19, 125))
     listed = pa.Table.from_batches([to_batch([SourceFile(f"file:/{number}", 1) for number in range(126)])])
-    assert checkpoint.open().new_files(0, listed)["path"].to_pylist() == ["file:/125"]
+    assert [file.path for file in checkpoint.open().new_files(0, listed)] == ["file:/125"]
 
 
 DAMAGED: dict[str, tuple[str, bytes | None, str]] = {

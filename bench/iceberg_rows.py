@@ -1,16 +1,17 @@
 """Appends, ingestion and changes of rows of Iceberg tables against Iceberg for Spark, and the sizes of the files.
 
-    python bench/iceberg_rows.py JARS [--turns 3] [--records 300000] [--every 100] [--sorted] [--deleted]
+    python bench/iceberg_rows.py JARS [--turns 3] [--records 300000] [--every 100] [--sorted] [--deleted] [--vectors]
 
 JARS are Iceberg for Spark and the JDBC driver of SQLite, separated by a comma. Both engines work in one session and
-take turns; the first turn warms up. Compared are the processor seconds of all processes. Iceberg for Spark writes by
-copy-on-write. A change is of one row in --every. Tables that are sorted or have position deletes are made by Iceberg
-for Spark, both of them.
+take turns; the first turn warms up. Compared are the processor seconds of all processes. Both write by copy-on-write,
+or with --vectors deletion vectors of format version 3; then loads by key are compared with our own copies. A change is
+of one row in --every. Tables that are sorted or have position deletes are made by Iceberg for Spark, both of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -29,7 +30,7 @@ DATA = Path(__file__).resolve().parent.parent / ".work" / "data" / "bench"
 FIRST_KEY = 1_000_000
 """The first key of the records; see `dataset`."""
 
-COPY_ON_WRITE = ", ".join(f"'write.{name}.mode'='copy-on-write'" for name in ("delete", "update", "merge"))
+STATEMENTS = ("delete", "update", "merge")
 
 
 def main(arguments: list[str]) -> int:
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--sorted", action="store_true")
     parser.add_argument("--deleted", action="store_true")
+    parser.add_argument("--vectors", action="store_true")
     options = parser.parse_args(arguments)
     DATA.mkdir(parents=True, exist_ok=True)
     source = dataset.write(DATA / f"first-{options.records}", seed=1, records=options.records)
@@ -93,10 +95,12 @@ class Bench:
                 self.make(f"default.{name}", key)
         else:
             self.measure("Delta", lambda: widen.ingest(self.source, self.folder / f"delta{turn}", spark=spark), turn)
-            self.measure("ingest", lambda: widen.ingest(self.source, ours, **place), turn)
+            version = {"format_version": self.version}
+            self.measure("ingest", lambda: widen.ingest(self.source, ours, **place, **version), turn)
             self.measure("append", lambda: self.append(f"default.{theirs}").create(), turn)
-        spark.sql(f"ALTER TABLE default.{theirs} SET TBLPROPERTIES ({COPY_ON_WRITE})")
         table = widen.IcebergTable(ours, self.folder / "c.db")
+        self.set_mode(f"default.{theirs}")
+        self.set_mode(f"default.{ours}")
         self.sizes = {name: _size(self.folder, each) for name, each in (("ours", ours), ("theirs", theirs))}
         condition = f"{key} % {every} = {7 % every}"
         self.measure("our delete", lambda: table.delete(condition, spark=spark), turn)
@@ -122,6 +126,30 @@ class Bench:
         counts = {name: spark.sql(f"SELECT count(*) FROM default.{name}").collect()[0][0] for name in (ours, theirs)}
         assert len(set(counts.values())) == 1, counts
         assert counts[ours] <= (1 - 0.9 / every) * records, counts
+        if self.options.vectors:
+            self.load_by_key(ours, key, turn)
+
+    def load_by_key(self, name: str, key: str, turn: int) -> None:
+        """Load the same records twice by key: with vectors, and with copies of files."""
+        records, every = self.counts
+        lines = [json.dumps({key: FIRST_KEY + 4 + at * every}) for at in range(records // every)]
+        place = {"catalog": self.folder / "c.db", "key": [key], "missing": "keep"}
+        for way in ("merge-on-read", "copy-on-write"):
+            source = self.folder / f"keys-{turn}-{way}.json"
+            source.write_text("\n".join(lines))
+            widen.IcebergTable(name, self.folder / "c.db").set_properties({"write.merge.mode": way})
+            self.measure(way, lambda source=source: widen.ingest(source, name, **place), turn)
+
+    def set_mode(self, name: str) -> None:
+        """Say in the properties of a table how its rows change."""
+        mode = "merge-on-read" if self.options.vectors else "copy-on-write"
+        texts = ", ".join(f"'write.{each}.mode'='{mode}'" for each in STATEMENTS)
+        self.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ({texts})")
+
+    @property
+    def version(self) -> int:
+        """The format version of the tables."""
+        return 3 if self.options.vectors else 2
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -136,7 +164,7 @@ class Bench:
     def append(self, name: str) -> DataFrameWriterV2:
         """Return what writes the source into a table with the known schema."""
         rows = self.spark.read.schema(self.schema).json(str(self.source))
-        return rows.writeTo(name).using("iceberg").tableProperty("format-version", "2")
+        return rows.writeTo(name).using("iceberg").tableProperty("format-version", str(self.version))
 
     def make(self, name: str, key: str) -> None:
         """Make a table that is sorted or has position deletes, as the options say."""
@@ -159,8 +187,11 @@ class Bench:
                 Row("ingest / writeTo with a known schema", cost["ingest"], 1.0, cost["append"]),
                 Row("megabytes / those of Iceberg for Spark", size["ours"], 1.05, size["theirs"]),
             ]
-        for name in ("delete", "update", "merge"):
-            rows.append(Row(f"{name} / copy-on-write", cost[f"our {name}"], 1.0, cost[f"their {name}"]))
+        way, goal = ("merge-on-read", 0.15) if self.options.vectors else ("copy-on-write", 1.0)
+        for name in STATEMENTS:
+            rows.append(Row(f"{name} / {way}", cost[f"our {name}"], goal, cost[f"their {name}"]))
+        if self.options.vectors:
+            rows.append(Row("load by key / our copies", cost["merge-on-read"], 0.3, cost["copy-on-write"]))
         return rows
 
 

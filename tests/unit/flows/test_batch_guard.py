@@ -7,12 +7,13 @@ from unittest.mock import Mock
 
 import pytest
 
+from widen.changes.overwrite import ReplacedRows
 from widen.errors import FlowKeyRefused, FlowTaken
 from widen.evolution.plan import Plan
 from widen.flows.flow_step import FlowGuard
 from widen.model.types import INTEGER, STRING, Field, StructType
 from widen.schema.source_metadata import source_field
-from widen.targets.table_format import ReplacedRows, TransactionId
+from widen.targets.table_format import TransactionId
 
 
 def target(last: int | None) -> Any:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -322,7 +324,23 @@ def rows_parts(columns: Sequence[str], rows: Sequence[str], *, folds: bool = Fal
     """
     decoded = [_decoder.decode(row) for row in rows]
     cells = [[_cell(bytes(row.get(name, _NULL)).decode()) for name in columns] for row in decoded]
-    yield Fitting(lambda length: (_rows_table if folds or length == LENGTHS[0] else _rows_list)(columns, cells))
+    yield _Rows(columns, cells, folds=folds)
+
+
+class _Rows:
+    """Rows as a table, or below each other."""
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[Sequence[Text]], *, folds: bool) -> None:
+        self._columns, self._rows, self._folds = columns, rows, folds
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # Measuring thousands of columns takes seconds, and each takes a character and the spaces between two columns.
+        may_fit = self._folds or 3 * len(self._columns) - 2 <= options.max_width
+        if may_fit:
+            table = _rows_table(self._columns, self._rows)
+            unlimited = options.update(width=_UNLIMITED)
+            may_fit = self._folds or Measurement.get(console, unlimited, table).maximum <= options.max_width
+        yield table if may_fit else _rows_list(self._columns, self._rows)
 
 
 def _rows_table(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Table:
@@ -336,9 +354,28 @@ def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
     """Return rows with their columns below each other, without nulls."""
     parts: list[RenderableType] = []
     for number, row in enumerate(rows, 1):
-        pairs = ((name, cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT)
-        parts += [Text(f"row {number}", "dim"), pairs_table(pairs)]
+        pairs = [(printable(name), cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT]
+        parts += [Text(f"row {number}", "dim"), _Pairs(pairs)]
     return Group(*parts)
+
+
+class _Pairs:
+    """Names and values below each other. A table of thousands of lines takes seconds to measure."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Text]]) -> None:
+        self._pairs = pairs
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max((cell_len(name) for name, _ in self._pairs), default=0)
+        room = options.max_width - width - 4
+        if any("\n" in cell.plain or cell_len(cell.plain) > room for _, cell in self._pairs):
+            yield pairs_table(self._pairs)
+            return
+        dim = console.get_style("dim")
+        for name, cell in self._pairs:
+            yield Segment(f"  {name}{' ' * (width - cell_len(name) + 2)}", dim)
+            yield Segment(cell.plain, console.get_style(cell.style))
+            yield Segment.line()
 
 
 _decoder, _NULL = msgspec.json.Decoder(dict[str, msgspec.Raw]), msgspec.Raw(b"null")

@@ -10,6 +10,7 @@ Source: docs/evolution-rules.md#d9
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -118,10 +119,11 @@ class FieldNames:
         unknown = [key for key in keys if key not in self.below]
         if not unknown:
             return _NONE
-        groups, matched = self.group(keys), dict[str, str]()
+        groups, matched = {key: self.group_of(key) for key in keys}, dict[str, str]()
+        sizes = Counter(groups.values())
         for key in unknown:
             known = self.spellings(key)
-            if len(groups[self.group_of(key)]) > 1:
+            if sizes[groups[key]] > 1:
                 if use is not None:
                     use.apart.add((*above, key))
             elif len(known) == 1:

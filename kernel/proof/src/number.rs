@@ -60,6 +60,28 @@ impl Write for Text {
     }
 }
 
+/// Put a mark with a spelling in the place of the number that a form ends with.
+pub fn mark_spelling(form: &mut Vec<u8>, start: usize, spelling: &[u8]) {
+    form.truncate(start);
+    form.extend_from_slice(b"~5\"");
+    form.extend_from_slice(spelling);
+    form.push(b'"');
+}
+
+/// Return the integer in a form; None if the form is something else.
+pub fn read_integer(form: &[u8]) -> Option<i64> {
+    if form == b"-0" {
+        return None;
+    }
+    std::str::from_utf8(form).ok()?.parse().ok()
+}
+
+/// Whether a column with so many bits besides the sign has an integer.
+pub fn fits_bits(value: i64, bits: u32) -> bool {
+    let half = 1_i128 << bits;
+    (-half..half).contains(&i128::from(value))
+}
+
 /// A number of a source with its spelling.
 pub struct Token<'a> {
     pub text: &'a [u8],

@@ -41,6 +41,8 @@ pub struct ColumnPlan {
     pub has_booleans_as_numbers: bool,
     /// Whether the policy lets this column of doubles round.
     pub rounds: bool,
+    /// Whether no other column of the field may hold a value of this one.
+    pub stands_alone: bool,
     /// The fields of a record.
     pub record: Option<RecordPlan>,
     /// The values of a map, as the one field in this list.
@@ -66,6 +68,10 @@ pub struct FieldPlan {
     /// Whether times may be in other spellings, and without a zone in one that Python knows.
     pub spells_any: bool,
     pub has_zone: bool,
+    /// Whether each column must hold a value that it can hold; else some may be null.
+    pub checks_places: bool,
+    /// Whether some columns take an integer, and not the same number with a point.
+    pub has_marks: bool,
 }
 
 /// The fields of a record.

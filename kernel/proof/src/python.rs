@@ -136,7 +136,7 @@ impl PyRowReader {
 /// Return the module.
 pub fn module<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyModule>> {
     let module = PyModule::new(py, "widen._kernel.proof")?;
-    module.add("VERSION", 5)?;
+    module.add("VERSION", 6)?;
     module.add_class::<PySourceReader>()?;
     module.add_class::<PyRowReader>()?;
     Ok(module)

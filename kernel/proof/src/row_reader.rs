@@ -14,8 +14,8 @@ use arrow_array::{
     TimestampMicrosecondArray,
 };
 
-use crate::number::Number;
-use crate::plan::{FieldPlan, InvalidPlan, Kind, RecordPlan};
+use crate::number::{fits_bits, mark_spelling, read_integer, Number};
+use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::write_string;
 use crate::time::{write_date, write_time};
 use crate::{DigestSum, Fit, Refused};
@@ -114,7 +114,36 @@ struct RecordValues<'a> {
 struct FieldValues<'a> {
     /// The key as it begins the field in a form.
     key: Vec<u8>,
-    columns: Vec<Values<'a>>,
+    columns: Vec<(Values<'a>, Slot)>,
+    /// The columns that are null everywhere.
+    others: Vec<Slot>,
+    rules: FieldRules,
+}
+
+/// What a column may hold.
+#[derive(Clone, Copy)]
+struct Slot {
+    kind: Kind,
+    /// The number of arrays around the kind.
+    dim: usize,
+    stands_alone: bool,
+    has_booleans_as_numbers: bool,
+}
+
+#[derive(Clone, Copy)]
+struct FieldRules {
+    checks_places: bool,
+    has_marks: bool,
+    reads_times: bool,
+}
+
+/// The columns of a field in a row, or in an item of its arrays.
+struct Level<'a, 'b> {
+    present: Vec<(&'b Values<'a>, usize, Slot)>,
+    absent: Vec<Slot>,
+    /// The number of arrays around the place.
+    dim: usize,
+    rules: FieldRules,
 }
 
 /// A column: its values, inside of arrays or not.
@@ -154,7 +183,7 @@ impl<'a> RecordValues<'a> {
         let start = out.len();
         let mut values = 0;
         for field in &self.fields {
-            if field.columns.iter().all(|column| column.is_null(row)) {
+            if field.columns.iter().all(|(column, _)| column.is_null(row)) {
                 continue;
             }
             let before = out.len();
@@ -178,103 +207,213 @@ impl<'a> FieldValues<'a> {
         let mut key = Vec::new();
         write_string(plan.key.as_bytes(), &mut key);
         key.push(b':');
-        let mut columns = Vec::new();
+        let (mut columns, mut others) = (Vec::new(), Vec::new());
         for column in &plan.columns {
             let array = arrays
                 .get(column.position)
                 .ok_or_else(|| InvalidPlan(format!("no column {}", column.position)))?;
-            // A column that is null everywhere says nothing.
+            let slot = Slot::new(column)?;
             if array.null_count() < array.len() {
-                columns.push(Values::new(column, column.dim, array)?);
+                columns.push((Values::new(column, column.dim, array)?, slot));
+            } else {
+                others.push(slot);
             }
         }
-        Ok(FieldValues { key, columns })
+        let rules = FieldRules {
+            checks_places: plan.checks_places && plan.columns.len() > 1,
+            has_marks: plan.has_marks,
+            reads_times: plan.has_dates || plan.has_local_times,
+        };
+        Ok(FieldValues {
+            key,
+            columns,
+            others,
+            rules,
+        })
     }
 
     /// Write the value that the columns hold together, and return its number of values; None if all are null.
     fn write(&self, row: usize, out: &mut Vec<u8>) -> Fit<Option<i64>> {
-        match &*self.columns {
-            [column] => column.write(row, out),
-            [first, rest @ ..] => {
-                // In most rows at most one column has a value.
-                if rest.iter().all(|column| column.is_null(row)) {
-                    return first.write(row, out);
-                }
-                let present: Vec<(&Values, usize)> = self
-                    .columns
-                    .iter()
-                    .filter(|column| !column.is_null(row))
-                    .map(|column| (column, row))
-                    .collect();
-                write_merged(&present, out).map(Some)
-            }
-            [] => Ok(None),
-        }
-    }
-}
-
-/// Write the value that several columns hold together; none of them is null there.
-fn write_merged(present: &[(&Values, usize)], out: &mut Vec<u8>) -> Fit<i64> {
-    let [(first, row), rest @ ..] = present else {
-        return Err(Refused);
-    };
-    if rest.is_empty() {
-        return first.write(*row, out)?.ok_or(Refused);
-    }
-    let start = out.len();
-    let scalar = present
-        .iter()
-        .position(|(column, _)| !matches!(column, Values::List(..) | Values::Map(..)));
-    let Some(scalar) = scalar else {
-        return write_merged_arrays(present, out);
-    };
-    let (column, row) = present[scalar];
-    // A timestamp may stand for an integer, and records may have different fields.
-    if matches!(column, Values::Timestamp(_) | Values::Record(..)) {
-        return Err(Refused);
-    }
-    let count = column.write(row, out)?.ok_or(Refused)?;
-    let value = out[start..].to_vec();
-    for (at, (other, row)) in present.iter().enumerate() {
-        if at != scalar && !other.agrees(*row, &value)? {
-            return Err(Refused);
-        }
-    }
-    Ok(count)
-}
-
-fn write_merged_arrays(present: &[(&Values, usize)], out: &mut Vec<u8>) -> Fit<i64> {
-    let mut lists = Vec::new();
-    for (column, row) in present {
-        let Values::List(list, items) = column else {
-            return Err(Refused);
-        };
-        let offsets = list.value_offsets();
-        lists.push((&**items, offsets[*row] as usize, offsets[*row + 1] as usize));
-    }
-    let length = lists[0].2 - lists[0].1;
-    if lists.iter().any(|(_, start, end)| end - start != length) {
-        return Err(Refused);
-    }
-    out.push(b'[');
-    let mut values = 0;
-    for index in 0..length {
-        if index > 0 {
-            out.push(b',');
-        }
-        let present: Vec<(&Values, usize)> = lists
+        let mut valid = self
+            .columns
             .iter()
-            .map(|(items, start, _)| (*items, start + index))
-            .filter(|(items, at)| !items.is_null(*at))
-            .collect();
-        if present.is_empty() {
-            out.extend_from_slice(b"null");
-        } else {
-            values += write_merged(&present, out)?;
+            .filter(|(column, _)| !column.is_null(row));
+        let Some((first, slot)) = valid.next() else {
+            return Ok(None);
+        };
+        // In most rows at most one column has a value.
+        if (slot.stands_alone || !self.rules.checks_places) && valid.next().is_none() {
+            return first.write(row, out);
         }
+        let mut level = Level {
+            present: Vec::new(),
+            absent: self.others.clone(),
+            dim: 0,
+            rules: self.rules,
+        };
+        for (column, slot) in &self.columns {
+            if column.is_null(row) {
+                level.absent.push(*slot);
+            } else {
+                level.present.push((column, row, *slot));
+            }
+        }
+        level.write(out).map(Some)
     }
-    out.push(b']');
-    Ok(if length == 0 { 1 } else { values })
+}
+
+impl Slot {
+    fn new(plan: &ColumnPlan) -> Result<Self, InvalidPlan> {
+        Ok(Slot {
+            kind: plan.kind()?,
+            dim: plan.dim,
+            stands_alone: plan.stands_alone,
+            has_booleans_as_numbers: plan.has_booleans_as_numbers,
+        })
+    }
+
+    fn is_number(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Integer(_) | Kind::Double | Kind::Float | Kind::Decimal(..)
+        )
+    }
+}
+
+impl Level<'_, '_> {
+    /// Write the value that several columns hold together; at least one is not null there.
+    fn write(&self, out: &mut Vec<u8>) -> Fit<i64> {
+        let (first, row, slot) = *self.present.first().ok_or(Refused)?;
+        if self.present.len() == 1 && (slot.stands_alone || !self.rules.checks_places) {
+            return first.write(row, out)?.ok_or(Refused);
+        }
+        let start = out.len();
+        let scalar = self
+            .present
+            .iter()
+            .position(|(column, ..)| !matches!(column, Values::List(..) | Values::Map(..)));
+        let Some(scalar) = scalar else {
+            return self.write_arrays(out);
+        };
+        let (column, row, slot) = self.present[scalar];
+        // A timestamp may stand for an integer, and records may have different fields.
+        if matches!(column, Values::Timestamp(_) | Values::Record(..)) {
+            return Err(Refused);
+        }
+        let count = column.write(row, out)?.ok_or(Refused)?;
+        let value = out[start..].to_vec();
+        for (at, (other, row, _)) in self.present.iter().enumerate() {
+            if at != scalar && !other.agrees(*row, &value)? {
+                return Err(Refused);
+            }
+        }
+        if self.rules.checks_places && self.check_places(slot, &value)? {
+            mark_spelling(out, start, &[&value, &b"."[..]].concat());
+        }
+        Ok(count)
+    }
+
+    /// Refuse a value that a column without it may hold, and return whether it is a number that has a mark.
+    fn check_places(&self, slot: Slot, value: &[u8]) -> Fit<bool> {
+        let is_time = |kind| matches!(kind, Kind::Date | Kind::Timestamp | Kind::LocalTime);
+        let has_times = self.present.iter().any(|(.., each)| is_time(each.kind));
+        if has_times && !self.rules.reads_times {
+            return Err(Refused);
+        }
+        let mut is_marked = false;
+        for other in self.absent.iter().filter(|other| other.dim >= self.dim) {
+            if matches!(other.kind, Kind::Record | Kind::Map | Kind::Binary) {
+                continue;
+            }
+            let is_fine = match slot.kind {
+                Kind::Boolean => {
+                    is_time(other.kind) || (other.is_number() && !other.has_booleans_as_numbers)
+                }
+                Kind::String => {
+                    other.kind == Kind::Boolean
+                        || (other.kind != Kind::String && !self.rules.reads_times)
+                }
+                Kind::Date | Kind::LocalTime => other.kind == Kind::Boolean,
+                _ if slot.is_number() => match (other.kind, read_integer(value)) {
+                    (Kind::Boolean | Kind::Date | Kind::LocalTime, _) => true,
+                    (Kind::Integer(bits), Some(integer)) if fits_bits(integer, bits) => {
+                        is_marked = true;
+                        self.rules.has_marks && !matches!(slot.kind, Kind::Integer(_))
+                    }
+                    (Kind::Integer(_), _) => true,
+                    (Kind::Timestamp, None) => value.first() != Some(&b'~'),
+                    _ => false,
+                },
+                _ => false,
+            };
+            if !is_fine {
+                return Err(Refused);
+            }
+        }
+        // A text says the spelling, and an integer elsewhere that there is no point.
+        let has_spelling = self.present.iter().any(|(.., each)| {
+            matches!(
+                each.kind,
+                Kind::String | Kind::Integer(_) | Kind::Timestamp | Kind::Boolean
+            )
+        });
+        let has_time = self.absent.iter().any(|each| each.kind == Kind::Timestamp);
+        if is_marked && (has_spelling || has_time) {
+            return Err(Refused);
+        }
+        Ok(is_marked)
+    }
+
+    fn write_arrays(&self, out: &mut Vec<u8>) -> Fit<i64> {
+        let mut lists = Vec::new();
+        for (column, row, slot) in &self.present {
+            let Values::List(list, items) = column else {
+                return Err(Refused);
+            };
+            let offsets = list.value_offsets();
+            let (start, end) = (offsets[*row] as usize, offsets[*row + 1] as usize);
+            // A column that holds no item of an array does not hold the array.
+            let is_void = start < end && (start..end).all(|at| items.is_null(at));
+            if is_void && self.rules.checks_places {
+                return Err(Refused);
+            }
+            lists.push((&**items, start, end, *slot));
+        }
+        let length = lists[0].2 - lists[0].1;
+        if lists.iter().any(|(_, start, end, _)| end - start != length) {
+            return Err(Refused);
+        }
+        if length == 0 && self.rules.checks_places && !self.absent.is_empty() {
+            return Err(Refused);
+        }
+        out.push(b'[');
+        let mut values = 0;
+        for index in 0..length {
+            if index > 0 {
+                out.push(b',');
+            }
+            let mut level = Level {
+                present: Vec::new(),
+                absent: self.absent.clone(),
+                dim: self.dim + 1,
+                rules: self.rules,
+            };
+            for (items, start, _, slot) in &lists {
+                if items.is_null(start + index) {
+                    level.absent.push(*slot);
+                } else {
+                    level.present.push((*items, start + index, *slot));
+                }
+            }
+            if level.present.is_empty() {
+                out.extend_from_slice(b"null");
+            } else {
+                values += level.write(out)?;
+            }
+        }
+        out.push(b']');
+        Ok(if length == 0 { 1 } else { values })
+    }
 }
 
 impl<'a> Values<'a> {

@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::csv::is_value;
-use crate::number::{Canonical, Token, MAX_DECIMAL_DIGITS};
+use crate::number::{
+    fits_bits, mark_spelling, read_integer, Canonical, Token, MAX_DECIMAL_DIGITS,
+};
 use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::{unescape, write_string, Cursor, Keys, MAX_LEVELS};
 use crate::spelled::read_spelled;
@@ -729,6 +731,13 @@ impl SourceReader {
                     return self.count(true);
                 }
                 Kind::String => {
+                    let columns = &self.fields[field].columns;
+                    if columns.iter().any(|each| {
+                        each.dim > dim
+                            && (each.kind == Kind::Boolean || each.has_booleans_as_numbers)
+                    }) {
+                        return Err(Refused);
+                    }
                     write_string(word, &mut self.form);
                     return self.count(false);
                 }
@@ -768,12 +777,52 @@ impl SourceReader {
             if column.dim != dim {
                 continue;
             }
+            let start = form.len();
             if let Some(is_exact) = write_number(column, &token, form)? {
+                if fields[field].plan.has_marks && &form[start..] != token.text {
+                    mark_number(&fields[field].columns, dim, &token, form, start)?;
+                }
                 return self.count(is_exact);
             }
         }
         Err(Refused)
     }
+}
+
+/// Mark a number of which a column holds something else than of its plain spelling.
+fn mark_number(
+    columns: &[Column],
+    dim: usize,
+    token: &Token,
+    form: &mut Vec<u8>,
+    start: usize,
+) -> Fit<()> {
+    let mut others = columns.iter().filter(|column| column.dim >= dim);
+    if others.clone().any(|column| column.kind == Kind::Timestamp) {
+        return Err(Refused);
+    }
+    if form[start] == b'"' {
+        // Texts say its spelling, and the arrays of numbers hold the same for all.
+        let has_arrays = others.any(|column| {
+            column.dim > dim && !matches!(column.kind, Kind::String | Kind::Record | Kind::Map)
+        });
+        return if has_arrays { Err(Refused) } else { Ok(()) };
+    }
+    if others.clone().any(|column| column.kind == Kind::String) {
+        mark_spelling(form, start, token.text);
+        return Ok(());
+    }
+    if token.is_whole() {
+        return Ok(());
+    }
+    let Some(value) = read_integer(&form[start..]) else {
+        return Ok(());
+    };
+    if others.any(|column| matches!(column.kind, Kind::Integer(bits) if fits_bits(value, bits))) {
+        let spelling = [&form[start..], b"."].concat();
+        mark_spelling(form, start, &spelling);
+    }
+    Ok(())
 }
 
 /// Write a number as a column holds it, and return whether the table gives its spelling back; None if it cannot hold
@@ -797,8 +846,7 @@ fn write_number(column: &Column, token: &Token, out: &mut Vec<u8>) -> Fit<Option
             let Some(value) = is_whole.then(|| number.to_integer()).flatten() else {
                 return Ok(None);
             };
-            let half = 1_i128 << bits;
-            if !(-half..half).contains(&i128::from(value)) {
+            if !fits_bits(value, bits) {
                 return Ok(None);
             }
             out.extend_from_slice(token.text);

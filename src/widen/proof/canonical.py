@@ -24,7 +24,7 @@ Form: TypeAlias = Any
 EncodedRecord: TypeAlias = tuple[bytes, int, int]
 """The encoded form of a row, a number of values, and how many of them the table has in another form than the source."""
 
-LONG_NUMBER, SPELLED_NUMBER, CONTRADICTION_CODE, BINARY_CODE = 1, 2, 3, 4
+LONG_NUMBER, SPELLED_NUMBER, CONTRADICTION_CODE, BINARY_CODE, SPELLING = 1, 2, 3, 4, 5
 """MessagePack extension types for values that MessagePack does not have."""
 
 CONTRADICTION: Final = Ext(CONTRADICTION_CODE, b"")
@@ -55,6 +55,18 @@ def digest_text(text: bytes) -> bytes:
     # 16 bytes: that two among 10^12 records share a digest has a chance of about 1 in 10^15. With a checksum, a source
     # could be made whose lost record has the digest of a row.
     return blake2b(text, digest_size=DIGEST_BYTES).digest()
+
+
+def unmarked(form: Form) -> Form:
+    """Return a form without marks of spellings: all spellings of a number are the same."""
+    if isinstance(form, dict):
+        return {key: unmarked(item) for key, item in form.items()}
+    if isinstance(form, list):
+        return [unmarked(item) for item in form]
+    if not isinstance(form, Ext) or form.code != SPELLING:
+        return form
+    text = bytes(form.data).decode()
+    return int(text == "true") if text in ("true", "false") else canonical_token(text.removesuffix("."))
 
 
 def to_corrupt_form(text: str) -> Form:

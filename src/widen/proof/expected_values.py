@@ -14,11 +14,14 @@ from struct import pack, unpack
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from msgspec.msgpack import Ext
+
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import (
     MAX_DIGITS,
     NON_FINITE,
+    SPELLING,
     Form,
     canonical_double,
     canonical_instant,
@@ -26,10 +29,12 @@ from widen.proof.canonical import (
     canonical_spelling,
     canonical_time,
     count_values,
+    encode_form,
     exact_double,
     has_canonical_spelling,
     number_kind_of,
     to_decimal,
+    unmarked,
 )
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json
 from widen.proof.known_names import learn_names
@@ -102,7 +107,7 @@ class ExpectedRecord:
         self._part = _Part.RESCUED_FIELD if self.is_rescuing else _Part.FIELD
         defaults = read_defaults(schema)
         self.defaults = {
-            key: _expected_field(self.fields.get(key, ()), value, ValueCounts(), self._part)
+            key: unmarked(_expected_field(self.fields.get(key, ()), value, ValueCounts(), self._part))
             for key, value in defaults.items()
         }
 
@@ -115,6 +120,8 @@ class ExpectedRecord:
         counts = ValueCounts()
         ruled = self.rules.apply_to_record(self._names.rename(record))
         form = _expected_record(self.fields, ruled, counts, self._part)
+        # A default fills one column of its field, so the proof does not ask which columns have its value.
+        form |= {key: unmarked(form[key]) for key in self.defaults if key in form}
         missing = {key: value for key, value in self.defaults.items() if key not in ruled}
         return {**form, **missing}, counts
 
@@ -204,7 +211,7 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
             counts.values += not form and all(item is None for item in value.values())
             return form
     elif (form := expected_scalar([column for column, dim in columns if not dim], value, counts)) is not NOT_STORED:
-        return form
+        return mark_spelling([column for column, _ in columns], form, value)
     # No column of the kind itself: an array of it takes the value as its only item (U14).
     deeper = [(column, dim - 1) for column, dim in columns if dim]
     if deeper:
@@ -320,6 +327,38 @@ def expected_scalar(columns: Sequence[SourceColumn], value: Json, counts: ValueC
             counts.add(is_exact=_is_exact(columns, column, form, value))
             return form
     return NOT_STORED
+
+
+def has_marks(columns: Sequence[SourceColumn]) -> bool:
+    """Return whether the columns of a field may hold different things for two spellings of one number."""
+    kinds = {each.type_name for each in columns}
+    takes_whole = "timestamp" in kinds or (kinds & BITS.keys() and not any(each.takes_integral for each in columns))
+    return len(columns) > 1 and bool(takes_whole or "string" in kinds)
+
+
+def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> Form:
+    """Return the form of a number or boolean, with a mark if columns hold something else for its plain spelling.
+
+    Args:
+        form: The form without a mark.
+    """
+    if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, (bool, Ext)):
+        return form
+    plain = form if isinstance(form, str) else NumberToken(repr(form))
+    if plain == value and type(plain) is type(value):
+        return form
+    inner = [each for each in columns if each.type_name not in (RECORD, MAP)]
+    held, usual = ([encode_form(_or_none(expected_value(each, one))) for each in inner] for one in (value, plain))
+    if held == usual:
+        return form
+    is_spelled = any(each.type_name == "string" for each in inner)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    is_text = is_spelled or isinstance(value, bool) or value.lstrip("-").isdecimal()
+    return Ext(SPELLING, (text if is_text else f"{form}.").encode())
+
+
+def _or_none(form: Any) -> Form:
+    return None if form is NOT_STORED else form
 
 
 def _is_exact(columns: Sequence[SourceColumn], column: SourceColumn, form: Form, value: Json) -> bool:

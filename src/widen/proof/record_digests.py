@@ -9,7 +9,7 @@ Source: docs/evolution-rules.md#proof; docs/kernel.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from io import BytesIO
@@ -27,10 +27,11 @@ from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.connect_json import typed_json_of
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
-from widen.proof.expected_values import BITS
+from widen.proof.expected_values import BITS, has_marks
 from widen.proof.json_reader import split_into_parts
 from widen.proof.known_names import KnownNames, learn_names
 from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
+from widen.proof.places import stands_alone
 from widen.proof.proof_files import BLOCK_BYTES, FileValues
 from widen.proof.row_encoder import RecordLayout, RowEncoder
 from widen.proof.rules import (
@@ -47,7 +48,7 @@ from widen.proof.rules import (
 from widen.proof.source_reader import SourceEncoder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 
-_VERSION = 5
+_VERSION = 6
 """The version of the interface that this module needs."""
 
 
@@ -65,6 +66,7 @@ class ProofColumn:
     Args:
         record: The fields of a record.
         entries: The values of a map, as the only field.
+        stands_alone: Whether no other column of the field may hold a value of this one.
     """
 
     position: int
@@ -76,6 +78,7 @@ class ProofColumn:
     unit_nanos: int
     has_booleans_as_numbers: bool
     rounds: bool
+    stands_alone: bool
     record: ProofRecord | None
     entries: Sequence[ProofField]
 
@@ -87,6 +90,8 @@ class ProofField:
     Args:
         is_refused: Whether only Python knows what becomes of a value.
         refuses_strings: Whether a string may spell out something that the policy hides.
+        checks_places: Whether each column must hold a value that it can hold.
+        has_marks: Whether some columns take an integer, and not the same number with a point.
     """
 
     key: str
@@ -100,6 +105,8 @@ class ProofField:
     has_local_times: bool
     spells_any: bool
     has_zone: bool
+    checks_places: bool
+    has_marks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,26 +143,36 @@ def build_csv_plan(form: CsvForm, names: Sequence[str]) -> ProofCsv | None:
     return ProofCsv(names, form.separator[0], form.quote[0] if form.quote else None, form.null.decode(), form.spelling)
 
 
-def build_plan(fields: ColumnsByKey, rule: ProofRule, known: KnownNames | None = None) -> ProofRecord:
+def build_plan(
+    fields: ColumnsByKey, rule: ProofRule, known: KnownNames | None = None, unchecked: Collection[str] = ()
+) -> ProofRecord:
     """Return the plan for records.
 
     Args:
         known: The names of the fields; None if a key never stands for a field of another name.
+        unchecked: The fields of which it is not asked whether each column holds the value.
     """
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
     inside = {} if known is None else known.inside
-    plans = [_field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, inside.get(key)) for key in sorted(keys)]
+    plans = [
+        _field_plan(key, fields.get(key, ()), rule.rule_of(key), 0, inside.get(key), unchecked) for key in sorted(keys)
+    ]
     is_hiding = bool(rule.hidden) or rule.included is not None
     return ProofRecord(plans, is_hiding, [] if known is None else sorted({*known.known_keys()}))
 
 
 def _field_plan(
-    key: str, columns: FieldColumns, rule: ProofRule, maps_above: int, known: KnownNames | None
+    key: str,
+    columns: FieldColumns,
+    rule: ProofRule,
+    maps_above: int,
+    known: KnownNames | None,
+    unchecked: Collection[str] = (),
 ) -> ProofField:
     map_levels = rule.map_levels - maps_above
     return ProofField(
         key,
-        [_column_plan(column, rule, maps_above, known) for column in columns],
+        [_column_plan(column, columns, rule, maps_above, known) for column in columns],
         is_excluded=rule.is_excluded,
         is_masked=rule.is_masked,
         is_map=map_levels > 0,
@@ -165,6 +182,8 @@ def _field_plan(
         has_local_times=rule.has_local_times,
         spells_any=rule.spelling.is_any,
         has_zone=bool(rule.spelling.zone),
+        checks_places=key not in unchecked,
+        has_marks=has_marks(columns),
     )
 
 
@@ -174,7 +193,10 @@ def _may_be_integral(columns: FieldColumns) -> bool:
     return is_taken and any(column.type_name == "string" for column in columns)
 
 
-def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, known: KnownNames | None) -> ProofColumn:
+def _column_plan(
+    column: SourceColumn, columns: FieldColumns, rule: ProofRule, maps_above: int, known: KnownNames | None
+) -> ProofColumn:
+    others = [(each, each.dim) for each in columns]
     precision, scale = (column.type.precision, column.type.scale) if isinstance(column.type, DecimalType) else (0, 0)
     return ProofColumn(
         column.position,
@@ -186,6 +208,7 @@ def _column_plan(column: SourceColumn, rule: ProofRule, maps_above: int, known: 
         unit_nanos=0 if column.epoch_unit is None else column.epoch_unit.nanos,
         has_booleans_as_numbers=column.has_booleans_as_numbers,
         rounds=bool(column.rounds),
+        stands_alone=stands_alone(column, column.dim, others, rule),
         record=build_plan(column.fields or {}, rule, known) if column.type_name == RECORD else None,
         entries=[] if column.value is None else [_field_plan("", (column.value,), rule, maps_above + 1, known)],
     )
@@ -429,7 +452,13 @@ class RowDigester:
         special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
         readers = None if layout.has_sample else find_native_readers()
         self._native = readers and readers.RowReader(
-            build_plan(source_columns_by_key(schema, policy), build_proof_rules(schema, policy)), special, limit
+            build_plan(
+                source_columns_by_key(schema, policy),
+                build_proof_rules(schema, policy),
+                unchecked=read_defaults(schema).keys(),
+            ),
+            special,
+            limit,
         )
 
     @cached_property

@@ -22,15 +22,19 @@ import pyarrow.compute as pc
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXTENSION_MARK, EncodedRecord, Form, count_values, encode_form
-from widen.proof.expected_values import BITS
+from widen.proof.expected_values import BITS, has_marks
 from widen.proof.json_reader import Json, read_records
+from widen.proof.places import stands_alone
 from widen.proof.row_reader import SCALAR_READERS, RowReader, read_field, read_maps
 from widen.proof.rules import (
     MAP,
     RECORD,
     ColumnsByKey,
     FieldColumns,
+    ProofRule,
     SourceColumn,
+    build_proof_rules,
+    read_defaults,
     source_columns_by_key,
     widest_record_column,
 )
@@ -76,11 +80,9 @@ class RowEncoder:
     """
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
-        self._fields, self._reader, self._layout = (
-            source_columns_by_key(schema, policy),
-            RowReader(schema, policy),
-            layout,
-        )
+        self._fields, self._layout = source_columns_by_key(schema, policy), layout
+        self._reader, self._rule = RowReader(schema, policy), build_proof_rules(schema, policy)
+        self._unchecked = read_defaults(schema).keys()
         self._special = [position for position, field in enumerate(schema) if role_of(field) in (RESCUED, CORRUPT)]
 
     def encode(self, rows: pa.StructArray) -> Iterator[EncodedRecord]:
@@ -92,7 +94,7 @@ class RowEncoder:
             yield from self.encode(rows[middle:])
             return
         arrays = rows.flatten()
-        encoded = self._records(self._fields, arrays, len(rows), self._layout.root)
+        encoded = self._records(self._fields, arrays, len(rows), self._layout.root, self._rule)
         special = [arrays[position].is_valid() for position in self._special]
         if special:
             mask = reduce(pc.or_, special)
@@ -113,11 +115,15 @@ class RowEncoder:
             pc.replace_with_mask(encoded.counts, mask, counts),
         )
 
-    def _records(self, fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int, order: KeyOrder) -> Encoded:
+    def _records(
+        self, fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int, order: KeyOrder, rule: ProofRule
+    ) -> Encoded:
+        is_row = order is self._layout.root
         counts, has_value = pa.repeat(0, rows), pa.repeat(False, rows)
         parts: list[Encoded] = []
         for key in order.order(fields):
-            field = self._field(fields.get(key, ()), arrays, order.below.get(key, NO_ORDER))
+            own = None if is_row and key in self._unchecked else rule.rule_of(key)
+            field = self._field(fields.get(key, ()), arrays, order.below.get(key, NO_ORDER), own)
             is_required = order.keys.get(key, False)
             if field is not None:
                 counts = pc.add(counts, field.counts)
@@ -127,45 +133,56 @@ class RowEncoder:
             if field is not None:
                 parts.append(_with_key(self._layout.key_text(key), field, is_required=is_required))
         # An empty record in a row is one value.
-        is_row = order is self._layout.root
         counts = pc.if_else(has_value, counts, 1) if has_value.false_count and not is_row else counts
         return Encoded(["{", *_join_fields(parts, self._layout.item_separator), "}"], counts)
 
-    def _field(self, columns: FieldColumns, arrays: Sequence[pa.Array], order: KeyOrder) -> Encoded | None:
-        """Return the value of a field in each row, or None if all its columns are null."""
+    def _field(
+        self, columns: FieldColumns, arrays: Sequence[pa.Array], order: KeyOrder, rule: ProofRule | None
+    ) -> Encoded | None:
+        """Return the value of a field in each row, or None if all its columns are null.
+
+        Args:
+            rule: The rule of the field, to check which columns have its value; None not to check it.
+        """
         present = [column for column in columns if arrays[column.position].null_count < len(arrays[column.position])]
         # Columns that are null in every row of the batch are the rule in a table that has evolved; they cost nothing
         # here.
-        encoded = [self._column(column, arrays[column.position], column.dim, order) for column in present]
-        if len(encoded) < 2:
+        encoded = [self._column(column, arrays[column.position], column.dim, order, rule) for column in present]
+        if len(encoded) < 1 or len(columns) < 2:
             return encoded[0] if encoded else None
-        texts = [each.to_texts() for each in encoded]
         # Usually one column of a field has the value. If several have one, they must agree, like a number and its text.
-        # Rows that may disagree are read one by one by the exact reader, which can handle them.
+        # Rows that may disagree, or lack a value in a column, are read one by one by the exact reader.
+        texts = [each.to_texts() for each in encoded]
         text = pc.coalesce(*texts)
         first = Encoded([text], reduce(pc.max_element_wise, (each.counts for each in encoded)))
+        values = [arrays[column.position] for column in present]
         if any(column.dim or column.type_name in (RECORD, MAP) for column in present):
             agrees = _is_alone(texts)
         else:
-            values = (arrays[column.position] for column in present)
             agrees = reduce(pc.and_, (_is_same(*each, text) for each in zip(present, values, texts, strict=True)))
+        if rule is not None:
+            agrees = pc.and_(agrees, _has_places(columns, present, texts, text, rule))
         mask = pc.invert(agrees)
         positions, nothing = {column.position for column in columns}, pa.nulls(0)
 
         def read() -> list[Form] | None:
             filtered = (array.filter(mask) if at in positions else nothing for at, array in enumerate(arrays))
-            return read_field(columns, list(filtered))
+            return read_field(columns, list(filtered), rule)
 
         return self._replace(first, mask, read, order)
 
-    def _column(self, column: SourceColumn, values: pa.Array, dim: int, order: KeyOrder) -> Encoded:
+    def _column(
+        self, column: SourceColumn, values: pa.Array, dim: int, order: KeyOrder, rule: ProofRule | None
+    ) -> Encoded:
         if dim:
-            return self._lists(values, self._column(column, values.flatten(), dim - 1, order))
+            return self._lists(values, self._column(column, values.flatten(), dim - 1, order, rule))
         if column.fields is not None:
-            return _where_valid(values, self._records(column.fields, values.flatten(), len(values), order))
+            below = rule or ProofRule()
+            return _where_valid(values, self._records(column.fields, values.flatten(), len(values), order, below))
         if (inner := column.value) is not None:
             nothing = Encoded([pa.nulls(len(values), pa.string())], pa.repeat(0, len(values)))
-            return self._replace(nothing, pa.repeat(True, len(values)), lambda: read_maps(inner, values), order)
+            mask = pa.repeat(True, len(values))
+            return self._replace(nothing, mask, lambda: read_maps(inner, values, rule), order)
         encode = _SCALAR_ENCODERS.get(column.type_name, _encode_nothing)
         texts, is_sure = encode(values)
         quote = '"' if column.type_name in _QUOTED else ""
@@ -230,6 +247,48 @@ def _where_valid(values: pa.Array, encoded: Encoded) -> Encoded:
 def _is_alone(texts: Sequence[Texts]) -> pa.BooleanArray:
     """Tell for each row whether at most one column has a value."""
     return pc.less_equal(reduce(pc.add, (each.is_valid().cast(pa.int32()) for each in texts)), 1)
+
+
+def _has_places(
+    columns: FieldColumns, present: Sequence[SourceColumn], texts: Sequence[Texts], first: Texts, rule: ProofRule
+) -> pa.BooleanArray:
+    """Tell for each row whether the columns of a field that are null in it surely hold nothing of its value.
+
+    Args:
+        texts: The encoded values of the columns that are not null in every row.
+        first: The first of them in each row.
+    """
+    others = [(column, column.dim) for column in columns]
+    by_name = {column.name: text.is_valid() for column, text in zip(present, texts, strict=True)}
+    valid = [by_name.get(column.name, pa.scalar(False)) for column in columns]
+    nothing = pa.repeat(False, len(first))
+    # All columns have the value, or the only one that may have it.
+    result = pc.or_(first.is_null(), reduce(pc.and_, valid, pc.invert(nothing)))
+    alone = [column for column in present if stands_alone(column, column.dim, others, rule)]
+    if alone:
+        result = pc.or_(result, pc.and_(reduce(pc.or_, (by_name[each.name] for each in alone)), _is_alone(texts)))
+    if any(column.dim or column.type_name not in _PLAIN_TYPES for column in columns):
+        return result
+    # A number with a fraction is in all columns but those of integers and booleans, and a boolean in no number.
+    is_fraction = pc.match_substring_regex(first, r"^-?[0-9]+\.[0-9]*[1-9]$").fill_null(False)
+    is_boolean = pc.is_in(first, value_set=pa.array(["true", "false"]))
+    if any(column.has_booleans_as_numbers for column in columns):
+        is_boolean = nothing
+    is_integer = pc.match_substring_regex(first, "^-?[0-9]{1,9}$").fill_null(False)
+    for is_kind, types in (
+        (is_fraction, _FRACTIONS),
+        (is_boolean, _BOOLEANS),
+        (is_integer, _PLAIN_TYPES - {"boolean"}),
+    ):
+        wanted = (
+            flag if column.type_name in types else pc.invert(flag) for column, flag in zip(columns, valid, strict=True)
+        )
+        result = pc.or_(result, reduce(pc.and_, wanted, is_kind))
+    return result
+
+
+_FRACTIONS, _BOOLEANS = frozenset({"double", "string"}), frozenset({"boolean", "string"})
+_PLAIN_TYPES = frozenset({"boolean", "integer", "long", "double", "string"})
 
 
 def _is_same(column: SourceColumn, values: pa.Array, texts: Texts, first: Texts) -> pa.BooleanArray:
@@ -507,7 +566,7 @@ class LayoutMatcher:
         if "boolean" in type_names:
             values.append(rb"true|false")
         if "double" in type_names:
-            values += [_FRACTION, _ZERO_FRACTIONS]
+            values += [_FRACTION] if has_marks([column for column, _ in columns]) else [_FRACTION, _ZERO_FRACTIONS]
         digits = max(map(_sure_digits, scalars), default=0)
         if digits:
             values.append(rb"-?[1-9][0-9]{0,%d}|0" % (digits - 1))

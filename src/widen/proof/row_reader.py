@@ -7,7 +7,7 @@ Source: docs/evolution-rules.md#u1, #u14, #u17, #d8, #d10
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import chain, permutations, repeat
@@ -35,15 +35,20 @@ from widen.proof.canonical import (
     is_epoch_count_of,
     is_same_timestamp,
     to_corrupt_form,
+    unmarked,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
 from widen.proof.json_reader import NumberToken, read_json, read_whole_records
+from widen.proof.places import check_places, stands_alone
 from widen.proof.rules import (
     MAP,
     RECORD,
     ColumnsByKey,
     FieldColumns,
+    ProofRule,
     SourceColumn,
+    build_proof_rules,
+    read_defaults,
     source_columns_by_key,
     spelled_times,
 )
@@ -58,17 +63,22 @@ class RowReader:
 
     Args:
         schema: Schema of the table; the rows have its columns in its order.
+        checks_places: Whether each column of a field must hold a value that it can hold. Rows of older versions need
+            not: a column is null in the rows that were there before it.
     """
 
-    def __init__(self, schema: StructType, policy: Policy) -> None:
+    def __init__(self, schema: StructType, policy: Policy, *, checks_places: bool = True) -> None:
         self._fields = source_columns_by_key(schema, policy)
+        self._rule = build_proof_rules(schema, policy) if checks_places else None
+        # A default fills one column of its field, whatever the others could hold.
+        self._unchecked = read_defaults(schema).keys()
         positions = {role: position for position, field in enumerate(schema) if (role := role_of(field)) is not None}
         self._rescued, self._corrupt = positions.get(RESCUED), positions.get(CORRUPT)
 
     def forms(self, rows: pa.StructArray) -> list[Form]:
         """Return the form of each row."""
         arrays = rows.flatten()
-        forms = _read_records(self._fields, arrays, len(rows))
+        forms = _read_records(self._fields, arrays, len(rows), self._rule, self._unchecked)
         for row, text in _present_texts(arrays, self._rescued):
             forms[row] = _merge_rescued(forms[row], _to_form(text))
         for row, text in _present_texts(arrays, self._corrupt):
@@ -104,8 +114,16 @@ def _merge_rescued(form: Form, rescued: Form) -> Form:
 # ---- columns ---------------------------------------------------------------------------------------
 
 
-def _read_records(fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int) -> list[Any]:
-    by_key = {key: values for key, columns in fields.items() if (values := read_field(columns, arrays)) is not None}
+def _read_records(
+    fields: ColumnsByKey,
+    arrays: Sequence[pa.Array],
+    rows: int,
+    rule: ProofRule | None,
+    unchecked: Collection[str] = (),
+) -> list[Any]:
+    rules = {key: None if rule is None or key in unchecked else rule.rule_of(key) for key in fields}
+    found = {key: read_field(columns, arrays, rules[key]) for key, columns in fields.items()}
+    by_key = {key: values for key, values in found.items() if values is not None}
     # Without columns there is nothing to zip, and each row is its own empty record.
     if not by_key:
         return [{} for _ in range(rows)]
@@ -116,15 +134,31 @@ def _read_records(fields: ColumnsByKey, arrays: Sequence[pa.Array], rows: int) -
     ]
 
 
-def read_field(columns: FieldColumns, arrays: Sequence[pa.Array]) -> list[Any] | None:
-    """Return the value of a field in each row, or None if all its columns are null."""
+def read_field(columns: FieldColumns, arrays: Sequence[pa.Array], rule: ProofRule | None) -> list[Any] | None:
+    """Return the value of a field in each row, or None if all its columns are null.
+
+    Args:
+        rule: The rule of the field, to check which columns hold the value; None not to check it.
+    """
     present = [column for column in columns if arrays[column.position].null_count < len(arrays[column.position])]
-    values = [_read_nested(column, arrays[column.position], column.dim) for column in present]
+    values = [_read_nested(column, arrays[column.position], column.dim, rule) for column in present]
     if len(present) < 2:
-        return values[0] if values else None
-    if len(present) == 2 and not any(column.dim or column.type_name in (RECORD, MAP) for column in present):
-        return [_merge_pair(present, first, other) for first, other in zip(*values, strict=True)]
-    return [_merge_row(present, row) for row in zip(*values, strict=True)]
+        merged = values[0] if values else None
+    elif len(present) == 2 and not any(column.dim or column.type_name in (RECORD, MAP) for column in present):
+        merged = [_merge_pair(present, first, other) for first, other in zip(*values, strict=True)]
+    else:
+        merged = [_merge_row(present, row) for row in zip(*values, strict=True)]
+    if rule is None or merged is None or len(columns) < 2:
+        return merged
+    if len(present) == 1 and stands_alone(present[0], present[0].dim, [(each, each.dim) for each in columns], rule):
+        return merged
+    absent = [(column, column.dim, None) for column in columns if column not in present]
+    return [
+        value
+        if value is None
+        else check_places([*((c, c.dim, cell) for c, cell in zip(present, row, strict=True)), *absent], value, rule)
+        for value, *row in zip(merged, *values, strict=True)
+    ]
 
 
 def _merge_pair(columns: Sequence[SourceColumn], first: Any, other: Any) -> Any:
@@ -139,17 +173,19 @@ def _merge_row(columns: Sequence[SourceColumn], row: Sequence[Any]) -> Any:
     return _merge_values(parts) if len(parts) > 1 else parts[0][2] if parts else None
 
 
-def _read_nested(column: SourceColumn, values: pa.Array, dim: int) -> list[Any]:
+def _read_nested(column: SourceColumn, values: pa.Array, dim: int, rule: ProofRule | None) -> list[Any]:
     if dim:
-        return _group_items(_read_nested(column, values.flatten(), dim - 1), pc.list_value_length(values).to_pylist())
+        return _group_items(
+            _read_nested(column, values.flatten(), dim - 1, rule), pc.list_value_length(values).to_pylist()
+        )
     if column.fields is not None:
-        records = _read_records(column.fields, values.flatten(), len(values))
+        records = _read_records(column.fields, values.flatten(), len(values), rule)
         if not values.null_count:
             return records
         valid = values.is_valid().to_pylist()
         return [record if is_valid else None for record, is_valid in zip(records, valid, strict=True)]
     if column.value is not None:
-        return read_maps(column.value, values)
+        return read_maps(column.value, values, rule)
     return SCALAR_READERS[column.type_name](values)
 
 
@@ -165,12 +201,12 @@ def _group_items(items: list[Any], lengths: list[int | None]) -> list[Any]:
     return groups
 
 
-def read_maps(inner: SourceColumn, values: pa.MapArray) -> list[Any]:
+def read_maps(inner: SourceColumn, values: pa.MapArray, rule: ProofRule | None) -> list[Any]:
     """Return the forms of maps."""
     # As a list of pairs: as dictionaries, two entries of one key would be one.
     pairs = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
     keys, items = pairs.flatten().flatten()
-    entries = list(zip(keys.to_pylist(), _read_nested(inner, items, inner.dim), strict=True))
+    entries = list(zip(keys.to_pylist(), _read_nested(inner, items, inner.dim, rule), strict=True))
     lengths = pc.list_value_length(pairs).to_pylist()
     return [None if group is None else _to_map(group) for group in _group_items(entries, lengths)]
 
@@ -374,6 +410,7 @@ def is_consistent(first: Any, other: Any, *, rounds: bool = False, spelling: Tim
         rounds: Whether one of them may hold the double that is nearest to the number in the other.
         spelling: Which spellings of times one of them may hold as text.
     """
+    first, other = (unmarked(each) if isinstance(each, Ext) else each for each in (first, other))
     if first is None or other is None:
         return True
     is_same = partial(is_consistent, rounds=rounds, spelling=spelling)

@@ -19,7 +19,7 @@ from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, 
 from widen.proof.conditions import ExcludedCondition
 from widen.proof.connect_json import typed_json_of, typed_json_of_texts
 from widen.proof.envelope_reader import fields_of_columns, is_row_of, read_envelopes
-from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar
+from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar, has_marks
 from widen.proof.json_reader import (
     MAX_DEPTH,
     MAX_LEVELS,
@@ -259,6 +259,7 @@ class FastReader:
         self._spelling_changes = 0
         self._defaults = expectation.defaults.keys()
         self._fills_excluded = any(expectation.rules.rule_of(key).is_excluded for key in self._defaults)
+        self._has_marks = False
         self._has_redaction, self._is_rescuing = expectation.rules.has_redaction, expectation.is_rescuing
         self._scan = json.JSONDecoder(
             object_pairs_hook=reject_duplicate_keys, parse_float=self._float, parse_constant=_needs_exact_path
@@ -287,7 +288,7 @@ class FastReader:
         except (_NeedsExactPathError, KeyError):
             return None
         # A number with another spelling may stand in a field that is masked or excluded, and is not counted there.
-        if self._spelling_changes and self._has_redaction:
+        if self._spelling_changes and (self._has_redaction or self._has_marks):
             return None
         counts.converted += self._spelling_changes
         return form, counts
@@ -346,7 +347,9 @@ class FastReader:
         if "boolean" in type_names:
             handlers[bool] = _KEEP
         if "double" in type_names:
-            handlers[float] = _double
+            is_marked = has_marks([column for column, _ in columns])
+            self._has_marks |= is_marked
+            handlers[float] = _fraction if is_marked else _double
         bound = max(map(_integer_bound, scalar_columns), default=0)
         if bound:
             handlers[int] = _integer_handler(bound)
@@ -414,6 +417,13 @@ def _levels(fields: ColumnsByKey) -> int:
 def _double(value: float) -> Any:
     """Return the form of a short number with a fraction."""
     return value if value % 1 or (not value and copysign(1, value) < 0) else int(value)
+
+
+def _fraction(value: float) -> Any:
+    """Return the form of a short number with a fraction, in a field whose columns tell 7.0 from 7."""
+    if not value % 1:
+        raise _NeedsExactPathError
+    return value
 
 
 def _integer_bound(column: SourceColumn) -> int:

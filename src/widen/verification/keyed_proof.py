@@ -55,6 +55,7 @@ from widen.verification.keyed_proof_frames import (
     KEY,
     KIND,
     LISTED,
+    MISPLACED,
     ORIGINS,
     OTHERS_CHANGED,
     OTHERS_LISTED,
@@ -67,9 +68,11 @@ from widen.verification.keyed_proof_frames import (
     UNDECIDED,
     UNTIL,
     KeyReader,
+    build_place_reader,
     delete_flags,
     ensure_decided,
     find_field_columns,
+    find_misplaced,
     is_chosen,
     judge_key,
     listed_key,
@@ -119,6 +122,7 @@ _ROWS = pa.schema(
         CONTENT: pa.binary(),
         SINCE: pa.string(),
         TRACKED: pa.binary(),
+        MISPLACED: pa.string(),
     }
 )
 
@@ -258,7 +262,7 @@ def _record_batches(reader: KeyReader, schema: StructType, records: Iterable[Rec
     flag_of = delete_flags(reader.rules, schema)
     rest = iter(records)
     while some := list(islice(rest, _BATCH_ROWS)):
-        forms = [record.form for record in some]
+        forms = [reader.form_of(record.form) for record in some]
         digests = list(map(digest, forms))
         columns = [
             list(map(reader.key, forms)),
@@ -302,8 +306,9 @@ class _TableReader:
         places = [at for at, each in enumerate(self.schema) if source_key(each).lower() in names]
         self._key_columns = StructType(tuple(self.schema.fields[at] for at in places))
         self._key_places = places
-        self._keys_of = RowReader(self._key_columns, self.policy)
-        self._rows_of = RowReader(self.schema, self.policy)
+        self._keys_of = RowReader(self._key_columns, self.policy, checks_places=False)
+        self._rows_of = RowReader(self.schema, self.policy, checks_places=False)
+        self._placed = build_place_reader(self.schema, self.policy)
         self._wanted = _wanted_values(self.keys, self.reader.rules.key, self.schema)
 
     @property
@@ -404,8 +409,11 @@ class _TableReader:
 
     def _to_rows(self, rows: pa.Table, codes: Sequence[int]) -> pa.Table:
         forms: list[Form] = []
+        misplaced: list[str] = []
         for batch in rows.to_batches(_BATCH_ROWS):
-            forms += self._rows_of.forms(batch.to_struct_array())
+            some = self._rows_of.forms(batch.to_struct_array())
+            misplaced += find_misplaced(self._placed, batch.to_struct_array(), some)
+            forms += some
         orders = list(map(self.reader.sequence, forms))
         timed = list(map(self.reader.without_times, forms))
         forms = [form for form, _, _ in timed]
@@ -420,6 +428,7 @@ class _TableReader:
             [content for content, _ in map(self.reader.content, forms, digests)],
             [since for _, _, since in timed],
             list(map(self.reader.tracked, forms)),
+            misplaced,
         ]
         return pa.table(
             [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
@@ -662,6 +671,8 @@ class _Judge:
         """Return the flags without keys that have records without a sequence, or records in the quarantine."""
         doubtful = [pa.array([row[KEY] for row in quarantined], pa.binary())]
         doubtful.append(one_array(self.records[KEY].filter(self.records[_DEPENDS])))
+        is_misplaced = pc.not_equal(self.after[MISPLACED], "")
+        doubtful.append(self.keys.take(one_array(self.after[_CODE].filter(is_misplaced))))
         if self.reader.family:
             doubtful.append(one_array(self.records[KEY].filter(pc.is_null(self.records[SEQUENCE]))))
         return pc.and_(is_right, pc.invert(pc.is_in(self.keys, value_set=pa.concat_arrays(doubtful))))
@@ -700,6 +711,7 @@ _NO_ROW: Mapping[str, Any] = {
     UNTIL: None,
     SINCE: None,
     TRACKED: None,
+    MISPLACED: None,
     KIND: QUARANTINED,
 }
 

@@ -61,14 +61,22 @@ from widen.proof.canonical import (
     count_form,
     digest,
     encode_form,
+    unmarked,
 )
 from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
 from widen.proof.deletion_lists import KEY as LISTED_KEY
 from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing
-from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value
+from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value, has_marks
 from widen.proof.json_reader import NumberToken
 from widen.proof.row_reader import RowReader
-from widen.proof.rules import DateString, SourceColumn, source_columns_by_key, to_temporal, without_defaults
+from widen.proof.rules import (
+    ColumnsByKey,
+    DateString,
+    SourceColumn,
+    source_columns_by_key,
+    to_temporal,
+    without_defaults,
+)
 from widen.proof.source_reader import SourceReader
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.table_configuration import TableConfiguration
@@ -110,6 +118,9 @@ UNDECIDED = 2
 SINCE, TRACKED = "since", "tracked"
 """Where only changes of tracked fields open versions: when a version starts, and the values of the tracked fields."""
 
+MISPLACED = "misplaced"
+"""The fields of a row with a column that lacks the value, or has one without a reason, with NUL between them."""
+
 UNTIL = "until"
 """When a version of a row ends, as a sequence; empty for the current version; `BROKEN` for an invalid one."""
 
@@ -120,7 +131,7 @@ _DDL = (
     f"{KIND} int, {KEY} binary, {SEQUENCE} string, {DIGEST} binary, {VALUES} bigint, {CONVERTED} bigint, "
     f"{PLACE} string, {_JSON} string, {_HASH} decimal(38,0), {_COUNT} bigint, "
     f"{UNTIL} string, {FORM} binary, {_FLAG} tinyint, {CONTENT} binary, {ORIGINS} bigint, "
-    f"{SINCE} string, {TRACKED} binary"
+    f"{SINCE} string, {TRACKED} binary, {MISPLACED} string"
 )
 _SCHEMA = pa.schema(
     {
@@ -141,6 +152,7 @@ _SCHEMA = pa.schema(
         ORIGINS: pa.int64(),
         SINCE: pa.string(),
         TRACKED: pa.binary(),
+        MISPLACED: pa.string(),
     }
 )
 TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
@@ -333,6 +345,7 @@ class KeyReader:
         columns: The columns of the sequence outside of arrays, which may hold a number as a time, and a time as one.
         parts: The readers of the fields of a sequence of several.
         defaults: What a new row has where its partial records say nothing.
+        has_marks: Whether the forms of records may have marks of spellings.
     """
 
     rules: KeyRules
@@ -340,15 +353,22 @@ class KeyReader:
     columns: tuple[SourceColumn, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[KeyReader, ...] = ()
+    has_marks: bool = False
 
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table; the first column of the sequence decides which of the three it is."""
+        return replace(
+            KeyReader._of(rules, schema, policy), has_marks=_has_marks(source_columns_by_key(schema, policy))
+        )
+
+    @staticmethod
+    def _of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         defaults = ExpectedRecord(schema, policy).defaults if rules.keeps_missing else {}
         if len(rules.sequence_by) > 1:
             single = (replace(rules, sequence_by=(path,)) for path in rules.sequence_by)
             return KeyReader(
-                rules, "several", (), defaults, tuple(KeyReader.of(each, schema, policy) for each in single)
+                rules, "several", (), defaults, tuple(KeyReader._of(each, schema, policy) for each in single)
             )
         (path,) = rules.sequence_by or [()]
         places = find_field_columns(schema, path) if path else []
@@ -362,6 +382,10 @@ class KeyReader:
             columns = [each for level in levels for key in _same_names(level, name) for each in level[key]]
             levels = [each.fields for each in columns if each.fields is not None]
         return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0), defaults)
+
+    def form_of(self, record: Form) -> Form:
+        """Return the form of a record as keys are compared: a number is the same however it is spelled."""
+        return unmarked(record) if self.has_marks else record
 
     def key(self, form: Form) -> bytes | None:
         """Return the key, None if a field of it is missing, null or not a scalar."""
@@ -497,6 +521,13 @@ class KeyReader:
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
 
 
+def _has_marks(fields: ColumnsByKey) -> bool:
+    inner = (each for columns in fields.values() for each in columns)
+    return any(map(has_marks, fields.values())) or any(
+        _has_marks(each.fields or {}) or (each.value is not None and _has_marks({"": (each.value,)})) for each in inner
+    )
+
+
 def find_field_columns(schema: StructType, path: Path) -> list[tuple[DataType, Path]]:
     """Return the types and the places of the columns that hold values of a field, the first one first."""
     names = _same_names(map(source_key, schema), path[0])
@@ -628,15 +659,16 @@ def _record_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
-            form = msgspec.msgpack.decode(row[FORM])
+            form = reader.form_of(msgspec.msgpack.decode(row[FORM]))
+            own = digest(form) if reader.has_marks else row[DIGEST]
             key = reader.key(form)
             if not is_chosen(key, limit):
                 yield _row(_UNCHOSEN, **{KEY: key})  # its rows do not belong to other keys
             else:
                 text = encode_form(form).decode() if isinstance(form, dict) else None
                 counts = {VALUES: row[VALUES], CONVERTED: row[CONVERTED], PLACE: row[PLACE]}
-                ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: row[DIGEST], _JSON: text}
-                content = dict(zip((CONTENT, ORIGINS), reader.content(form, row[DIGEST]), strict=True))
+                ours = {KEY: key, SEQUENCE: reader.sequence(form), DIGEST: own, _JSON: text}
+                content = dict(zip((CONTENT, ORIGINS), reader.content(form, own), strict=True))
                 flags = {FORM: reader.kept_form(form), _FLAG: flag_of(form, row.get(DELETES))}
                 flags |= {TRACKED: reader.tracked(form)}
                 yield _row(RECORD, **ours, **counts, **flags, **content)
@@ -706,7 +738,7 @@ def quarantined_rows(
 
     def rows() -> Iterator[dict[str, Any]]:
         for text in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
-            form = source.read_quarantined_records(text)
+            form = reader.form_of(source.read_quarantined_records(text))
             if is_chosen(key := reader.key(form), limit):
                 yield _row(QUARANTINED, **{KEY: key, DIGEST: digest(form), VALUES: count_form(form)})
 
@@ -737,9 +769,10 @@ def _version_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the keys of the batch with their forms, and one row that sums up all others."""
     freeze_imports()
-    rows_of, names = RowReader(schema, policy), {path[0].lower() for path in reader.rules.key}
+    rows_of, names = RowReader(schema, policy, checks_places=False), {path[0].lower() for path in reader.rules.key}
     places = [at for at, each in enumerate(schema) if source_key(each).lower() in names]
-    keys_of = RowReader(StructType(tuple(schema.fields[at] for at in places)), policy)
+    keys_of = RowReader(StructType(tuple(schema.fields[at] for at in places)), policy, checks_places=False)
+    placed = build_place_reader(schema, policy)
     total = Decimal(0)
     count = 0
     for batch in batches:
@@ -755,16 +788,44 @@ def _version_rows(
         count += len(others)
         rows = []
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
-        for key, form in zip(found, rows_of.forms(structs.filter(mask)) if found else (), strict=True):
+        forms = rows_of.forms(structs.filter(mask)) if found else []
+        misplaced = find_misplaced(placed, structs.filter(mask), forms)
+        for key, form, fields in zip(found, forms, misplaced, strict=True):
             if is_chosen(key, limit):
                 order, (form, until, since) = reader.sequence(form), reader.without_times(form)
                 whole = digest(form)
                 ours = {KEY: key, SEQUENCE: order, DIGEST: whole, VALUES: count_form(form), UNTIL: until}
-                ours |= {SINCE: since, TRACKED: reader.tracked(form)}
+                ours |= {SINCE: since, TRACKED: reader.tracked(form), MISPLACED: fields}
                 content, _ = reader.content(form, whole)
                 rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form), CONTENT: content}))
         yield from _batches(rows)
     yield from _batches([_row(_OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
+
+
+def find_misplaced(placed: RowReader | None, rows: pa.StructArray, forms: Sequence[Form]) -> list[str]:
+    """Return the `MISPLACED` of rows.
+
+    Args:
+        placed: Reads rows and checks the places of their values; None if each field has one column.
+        forms: The forms of the rows without that check.
+    """
+    if placed is None:
+        return [""] * len(forms)
+    return [
+        "\0".join(name for name in form if unmarked(each[name]) != form[name]) if isinstance(form, dict) else ""
+        for form, each in zip(forms, placed.forms(rows), strict=True)
+    ]
+
+
+def build_place_reader(schema: StructType, policy: Policy) -> RowReader | None:
+    """Return what reads rows and checks the places of their values; None if each field has one column."""
+    return RowReader(schema, policy) if _has_several(source_columns_by_key(schema, policy)) else None
+
+
+def _has_several(fields: ColumnsByKey) -> bool:
+    return any(
+        len(columns) > 1 or any(_has_several(each.fields or {}) for each in columns) for columns in fields.values()
+    )
 
 
 def _judge_task(reader: KeyReader, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -820,6 +881,11 @@ def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, 
     if key is not None:
         deleted = found.get(DELETED, [])
         is_right = _has_newest(reader, staying, before, after, deleted, totals, lost)
+        # Rows may keep fields of rows from before a column, but a load puts no further ones into the wrong columns.
+        fields, known = (
+            {each for row in rows for each in (row[MISPLACED] or "").split("\0")} for rows in (after, before)
+        )
+        is_right &= fields <= known | {""}
         is_right &= _are_listed(
             reader, [*(row for row in staying if row[IS_DELETE]), *deleted], after, found.get(LISTED, [])
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import widen
+from widen.batches import text_tasks
 from widen.changes import deleted_keys, keyed_load
 from widen.evolution.key_rules import KeyRules
 from widen.model.types import LONG, STRING, Field, StructType
@@ -137,3 +139,28 @@ def test_a_load_that_forgets_its_keys_is_found(tmp_path: Path, monkeypatch: pyte
         assert load(tmp_path, record).is_clean
     monkeypatch.setattr("widen.targets.delta.match_recorded_keys", lambda *_, **__: None)
     assert not load(tmp_path, record, {**record, "s": 2}).is_clean
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("history", [False, True])
+def test_a_column_that_lacks_the_value_of_its_field_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, history: bool
+) -> None:
+    words = {"history": history, "evolve": "split"}
+    assert load(tmp_path, {"id": 1, "s": 1, "v": 1}, {"id": 2, "s": 1, "v": 1}, delete_when="v = 9", **words).is_clean
+    assert load(tmp_path, {"id": 1, "s": 2, "v": "x"}, delete_when="v = 9", **words).is_clean
+    drain = text_tasks.drain_arrow_batches
+
+    def without(*words: Any) -> Iterator[pa.RecordBatch]:
+        for batch in drain(*words):
+            texts, numbers = batch.column("v_string"), batch.column("v")
+            own = pc.if_else(pc.is_valid(numbers), pa.scalar(None, pa.string()), texts)
+            yield batch.set_column(batch.schema.names.index("v_string"), "v_string", own)
+
+    records = {"id": 3, "s": 2, "v": 7}, {"id": 4, "s": 2, "v": "y"}
+    with monkeypatch.context() as patch:
+        patch.setattr(text_tasks, "find_kernel", lambda: None, raising=False)
+        patch.setattr(text_tasks, "drain_arrow_batches", without)
+        assert load(tmp_path, *records, delete_when="v = 9", **words).places == ("the key 3",)
+    # A row that stays keeps its columns.
+    assert load(tmp_path, *records, {"id": 1, "s": 3, "v": 7}, delete_when="v = 9", **words).is_clean

@@ -809,7 +809,11 @@ fn mark_number(
         return if has_arrays { Err(Refused) } else { Ok(()) };
     }
     if others.clone().any(|column| column.kind == Kind::String) {
-        mark_spelling(form, start, token.text);
+        // A number with many digits has a mark already.
+        let digits = form[start..].strip_prefix(b"~1\"");
+        if digits.and_then(|digits| digits.strip_suffix(b"\"")) != Some(token.text) {
+            mark_spelling(form, start, token.text);
+        }
         return Ok(());
     }
     if token.is_whole() {

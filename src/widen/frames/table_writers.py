@@ -173,6 +173,10 @@ class TableRows(Interface):
     def schema(self) -> StructType:
         """The schema of the version, with all metadata."""
 
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The conditions on every row, in Spark SQL."""
+
     def read(self, spark: Session, paths: Collection[str]) -> Rows:
         """Return the rows of some files.
 
@@ -295,6 +299,11 @@ class DeltaRows(TableRows):
         # Without the feature, no writer applies the defaults of a schema.
         schema, is_used = self.snapshot.schema, "allowColumnDefaults" in supported_features(self.snapshot.protocol)
         return schema if is_used else StructType(tuple(field.without_metadata(DEFAULT) for field in schema))
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        snapshot = self.snapshot
+        return tuple(text for _, text in row_conditions(snapshot.schema, snapshot.protocol, snapshot.properties))
 
     @property
     def size_bytes(self) -> int:
@@ -541,6 +550,7 @@ class IcebergRows:
     store: LogStore
     schema: StructType
     paths: frozenset[str]
+    conditions: tuple[str, ...] = ()
 
     def read(self, spark: Session, paths: Collection[str]) -> Rows:
         """Return the rows of the given files that the snapshot has."""

@@ -118,12 +118,16 @@ class ExpectedRecord:
             record: A record from `widen.proof.json_reader.read_records`.
         """
         counts = ValueCounts()
-        ruled = self.rules.apply_to_record(self._names.rename(record))
+        ruled = self.apply_rules(record)
         form = _expected_record(self.fields, ruled, counts, self._part)
         # A default fills one column of its field, so the proof does not ask which columns have its value.
         form |= {key: unmarked(form[key]) for key in self.defaults if key in form}
         missing = {key: value for key, value in self.defaults.items() if key not in ruled}
         return {**form, **missing}, counts
+
+    def apply_rules(self, record: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a record with the names of the fields of the table, after the rules of the policy."""
+        return self.rules.apply_to_record(self._names.rename(record))
 
 
 def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, part: _Part) -> Any:
@@ -342,9 +346,10 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     Args:
         form: The form without a mark.
     """
-    if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, (bool, Ext)):
+    if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, bool):
         return form
-    plain = form if isinstance(form, str) else NumberToken(repr(form))
+    number = bytes(form.data).decode() if isinstance(form, Ext) else repr(form)
+    plain = form if isinstance(form, str) else NumberToken(number)
     if plain == value and type(plain) is type(value):
         return form
     inner = [each for each in columns if each.type_name not in (RECORD, MAP)]

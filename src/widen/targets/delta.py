@@ -127,6 +127,7 @@ from widen.targets.table_format import (
     retry_conflicts,
     split_files,
     take_until_full,
+    verify_quarantine,
     verify_rows,
 )
 
@@ -310,7 +311,11 @@ class DeltaTarget(IngestTarget):
         # The committed version is read from the log, so that the comparison also covers what the commit says.
         rows = DeltaRows(self.store, open_snapshot(self.store, version))
         if self.keys is not None:
-            return self._verify_keys(self.keys, batch, rows.snapshot, quarantine, share)
+            from widen.verification.keyed_proof_frames import build_keyed_reasons
+
+            found = self._verify_keys(self.keys, batch, rows.snapshot, quarantine, share)
+            reasons = build_keyed_reasons(self.keys, rows.schema, self.policy, rows.conditions)
+            return verify_quarantine(found, batch, quarantine, reasons)
         return verify_rows(rows, self.policy, batch, result, quarantine, share)
 
     def find_stopped(self, version: int) -> list[StoppedField]:

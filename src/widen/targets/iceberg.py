@@ -152,9 +152,10 @@ from widen.targets.table_format import (
     retry_conflicts,
     split_files,
     take_until_full,
+    verify_quarantine,
     verify_rows,
 )
-from widen.verification.keyed_proof_frames import KeyedProof
+from widen.verification.keyed_proof_frames import KeyedProof, build_keyed_reasons
 from widen.verification.records import Verification
 
 if TYPE_CHECKING:
@@ -420,6 +421,9 @@ class IcebergTarget(IngestTarget):
         find_list = DeletionListing.of_iceberg if rules.sequence_by else lambda *_: None
         lists = (find_list(store, old), find_list(store, table.properties))
 
+        def with_quarantine(found: Verification) -> Verification:
+            return verify_quarantine(found, batch, quarantine, build_keyed_reasons(rules, schema, self.policy))
+
         def scan_of(snapshot: Snapshot) -> tuple[IcebergSource, IcebergScan]:
             scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
             return IcebergSource(lambda: spark, table.io, replace(after, snapshot=snapshot)), scan
@@ -454,8 +458,8 @@ class IcebergTarget(IngestTarget):
                 share,
             )
             if here is not None:
-                return here
-        return KeyedProof(
+                return with_quarantine(here)
+        proof = KeyedProof(
             rules,
             schema,
             self.policy,
@@ -463,7 +467,8 @@ class IcebergTarget(IngestTarget):
             rows_at(after.snapshot),
             *lists,
             cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
-        ).verify(batch.source_digests(schema, self.policy), share)
+        )
+        return with_quarantine(proof.verify(batch.source_digests(schema, self.policy), share))
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:

@@ -39,6 +39,7 @@ from widen.spark.spark_types import DataFrame, SparkSession
 
 if TYPE_CHECKING:
     from widen.changes.overwrite import ReplacedRows
+    from widen.proof.quarantine_reasons import QuarantineReasons
     from widen.verification.records import Verification
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "retry_conflicts",
     "run_logged",
     "several_commits",
+    "verify_quarantine",
     "verify_rows",
 ]
 
@@ -509,12 +511,27 @@ def verify_rows(
     share: float,
 ) -> Verification:
     """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`."""
+    from widen.proof.quarantine_reasons import QuarantineReasons
     from widen.verification.records import verify
 
     source = batch.source_digests(rows.schema, policy)
     texts = None if quarantine is None else lambda: texts_of(quarantine.rows(batch.spark))
     paths = [file.path for file in result.files]
-    return verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
+    found = verify(source, batch.table_digests(rows, paths, policy, texts), share, batch.spark)
+    if quarantine is None:
+        return found
+    return verify_quarantine(found, batch, quarantine, QuarantineReasons(rows.schema, policy, rows.conditions))
+
+
+def verify_quarantine(
+    found: Verification, batch: Batch, quarantine: QuarantineWrite | None, reasons: QuarantineReasons
+) -> Verification:
+    """Return the result of the proof, which is not clean if a record is in the quarantine without a reason."""
+    from widen.verification.quarantined import with_unfounded
+
+    # Texts do not say which types records of a source with types have.
+    texts = None if batch.has_types else quarantined_texts_of(quarantine, batch.spark)
+    return with_unfounded(found, texts, reasons)
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: Session) -> Rows | None:

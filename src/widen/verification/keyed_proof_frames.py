@@ -68,6 +68,7 @@ from widen.proof.deletion_lists import KEY as LISTED_KEY
 from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing
 from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value, has_marks
 from widen.proof.json_reader import NumberToken
+from widen.proof.quarantine_reasons import QuarantineReasons
 from widen.proof.row_reader import RowReader
 from widen.proof.rules import (
     ColumnsByKey,
@@ -292,6 +293,20 @@ def _read_listing(spark: SparkSession, listing: DeletionListing, files: Mapping[
         for path, size in files.items()
     ]
     return read_data_files(spark, store, view, concat_files([from_adds(adds)]))
+
+
+def build_keyed_reasons(
+    rules: KeyRules, schema: StructType, policy: Policy, conditions: Sequence[str] = ()
+) -> QuarantineReasons:
+    """Return what judges the quarantined records of an ingestion by key."""
+    reader = KeyReader.of(rules, schema, policy)
+    return QuarantineReasons(schema_of_records(schema, rules), policy, conditions, partial(_has_key, reader))
+
+
+def _has_key(reader: KeyReader, form: Form) -> bool:
+    """Return whether a record has a key and, if the rules name one, an order."""
+    has_order = bool(reader.family) and reader.sequence(form) is not None
+    return reader.key(form) is not None and (has_order or not reader.rules.sequence_by)
 
 
 def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
@@ -812,7 +827,9 @@ def find_misplaced(placed: RowReader | None, rows: pa.StructArray, forms: Sequen
     if placed is None:
         return [""] * len(forms)
     return [
-        "\0".join(name for name in form if unmarked(each[name]) != form[name]) if isinstance(form, dict) else ""
+        "\0".join(name for name in form.keys() - VERSION_FIELDS if unmarked(each[name]) != form[name])
+        if isinstance(form, dict)
+        else ""
         for form, each in zip(forms, placed.forms(rows), strict=True)
     ]
 

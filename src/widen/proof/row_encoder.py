@@ -23,8 +23,8 @@ from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXTENSION_MARK, EncodedRecord, Form, count_values, encode_form
 from widen.proof.expected_values import BITS, has_marks
+from widen.proof.field_places import stands_alone
 from widen.proof.json_reader import Json, read_records
-from widen.proof.places import stands_alone
 from widen.proof.row_reader import SCALAR_READERS, RowReader, read_field, read_maps
 from widen.proof.rules import (
     MAP,

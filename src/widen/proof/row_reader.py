@@ -38,8 +38,8 @@ from widen.proof.canonical import (
     unmarked,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
+from widen.proof.field_places import check_field_places, stands_alone
 from widen.proof.json_reader import NumberToken, read_json, read_whole_records
-from widen.proof.places import check_places, stands_alone
 from widen.proof.rules import (
     MAP,
     RECORD,
@@ -156,7 +156,9 @@ def read_field(columns: FieldColumns, arrays: Sequence[pa.Array], rule: ProofRul
     return [
         value
         if value is None
-        else check_places([*((c, c.dim, cell) for c, cell in zip(present, row, strict=True)), *absent], value, rule)
+        else check_field_places(
+            [*((c, c.dim, cell) for c, cell in zip(present, row, strict=True)), *absent], value, rule
+        )
         for value, *row in zip(merged, *values, strict=True)
     ]
 

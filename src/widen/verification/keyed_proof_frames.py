@@ -805,12 +805,12 @@ def _version_rows(
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
         forms = rows_of.forms(structs.filter(mask)) if found else []
         misplaced = find_misplaced(placed, structs.filter(mask), forms)
-        for key, form, fields in zip(found, forms, misplaced, strict=True):
+        for key, form, wrong in zip(found, forms, misplaced, strict=True):
             if is_chosen(key, limit):
                 order, (form, until, since) = reader.sequence(form), reader.without_times(form)
                 whole = digest(form)
                 ours = {KEY: key, SEQUENCE: order, DIGEST: whole, VALUES: count_form(form), UNTIL: until}
-                ours |= {SINCE: since, TRACKED: reader.tracked(form), MISPLACED: fields}
+                ours |= {SINCE: since, TRACKED: reader.tracked(form), MISPLACED: wrong}
                 content, _ = reader.content(form, whole)
                 rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form), CONTENT: content}))
         yield from _batches(rows)

@@ -80,7 +80,7 @@ def stands_alone(column: SourceColumn, dim: int, others: Sequence[tuple[SourceCo
     )
 
 
-def check_places(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
+def check_field_places(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
     """Return the value that columns of a field hold together, `CONTRADICTION` if one should hold another or nothing.
 
     Args:
@@ -249,7 +249,7 @@ def _check_maps(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
     checked = {}
     for key, item in value.items():
         inner = [(column, column.dim, None if found is None else found.get(key)) for column, found in maps]
-        checked[key] = check_places(inner, item, rule)
+        checked[key] = check_field_places(inner, item, rule)
     return _whole(checked, checked.values(), [found and list(found.values()) for _, found in maps])
 
 
@@ -259,7 +259,9 @@ def _check_lists(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
         is_lacking = any(found is None for _, _, found in lists) and not any(value or ())
         return CONTRADICTION if is_lacking else value
     checked = [
-        check_places([(column, dim, None if found is None else found[at]) for column, dim, found in lists], item, rule)
+        check_field_places(
+            [(column, dim, None if found is None else found[at]) for column, dim, found in lists], item, rule
+        )
         for at, item in enumerate(value)
     ]
     return _whole(checked, checked, [found for _, _, found in lists])

@@ -68,6 +68,10 @@ wheel: setup ## install the built wheel with its extras, as users do, and run th
 interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_catalog.stamp $(WORK)/venv-4.1.stamp ## Delta Lake and Iceberg for Spark, deltalake and PyIceberg against our tables; needs Maven; WIDEN_TEST_FAULTS=1 for all cases
 	@export WIDEN_TEST_SHARE=$(or $(SHARE),0/1) && $(PYTEST) $(PARALLEL) tests/interop $(ARGS)
 
+.PHONY: readers
+readers: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp $(WORK)/venv-readers.stamp ## ask every reader of Delta and Iceberg tables that can be installed, and write what Widen predicts from (half an hour)
+	@$(WITH_JAVA) PYTHONPATH=src $(RUN) tools/readers.py $(WORK)/readers --write $(ARGS) && PYTHONPATH=src $(RUN) tools/readers_page.py
+
 .PHONY: s3
 s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback
 	@$(PYTEST) tests/s3 $(ARGS)
@@ -226,6 +230,9 @@ $(WORK)/venv-airflow.stamp $(WORK)/venv-dagster.stamp: $(WORK)/venv-%.stamp: req
 
 $(WORK)/venv-worker.stamp: requirements/runtime.txt tools/venv.py | $(WORK)/python.stamp
 	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-worker requirements/runtime.txt && touch $@
+
+$(WORK)/venv-readers.stamp: requirements/readers.txt tools/venv.py | $(WORK)/python.stamp
+	@$(PYTHON) tools/venv.py --without-widen $(WORK)/venv-readers requirements/readers.txt && touch $@
 
 $(WORK)/spark-classes.stamp: tools/spark_classes.py $(WORK)/venv.stamp
 	@echo "Preparing Spark's classes"

@@ -134,6 +134,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--pin": "total='decimal(18,4)'",
     "--plan-hash": "b39af82e…",
     "--quarantine": "shop/rejected",
+    "--readers": "polars,duckdb",
     "--records": "'data.items[*]'",
     "--removed": "skip",
     "--rename": "gross_total",

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../requirements"
 lock() { uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate "$@"; }
 
 lock --python-version 3.10 dev.in -o dev.txt
-for name in runtime airflow bench cover dagster docs java postgres virtualenv spark-4.0 spark-4.1 spark-4.2; do
+for name in runtime airflow bench cover dagster docs java postgres readers virtualenv spark-4.0 spark-4.1 spark-4.2; do
     case $name in runtime) with="-c dev.txt" ;; *) with="" ;; esac
     lock --python-version 3.10 $with "$name.in" -o "$name.txt"
 done

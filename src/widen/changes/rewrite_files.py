@@ -28,6 +28,7 @@ from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
 from widen.files.data_reader import NotLocal, RowSlice
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.footers import OldFile, find_old_files, read_files, read_footer
+from widen.files.statistics_repair import far_int96_files
 from widen.frames.file_filters import files_in_partitions
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_snapshot, read_with_locations, with_row_tracking
@@ -317,6 +318,13 @@ class Purge(OldFileRewrite):
 
     def _count_rows(self, snapshot: Snapshot, files: pa.Table) -> int:
         return sum(live_rows(self.session, snapshot, files))
+
+
+class Int96Rewrite(Purge):
+    """The rewrite of all files with INT96 timestamps of years that other readers wrap around."""
+
+    def _find_files(self, snapshot: Snapshot) -> pa.Table:
+        return far_int96_files(snapshot)
 
 
 def task_groups(files: pa.Table) -> list[pa.Table]:

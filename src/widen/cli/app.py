@@ -27,6 +27,7 @@ from widen.cli import (
     ingest_commands,
     maintenance_commands,
     output,
+    reader_commands,
     shared_options,
     show_commands,
 )
@@ -73,6 +74,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "widen report shop/orders --html report.html",
         "widen report shop/orders --scan --samples raw --json",
     ),
+    "readers": ("widen readers shop/orders", "widen readers shop/orders --readers polars,duckdb --json"),
     "read": (
         "widen read shop/orders --where 'total > 100' --select id --select total",
         "widen read shop/orders --unified --limit 5 --json",
@@ -312,6 +314,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = _with_groups(
         "diff": show_commands.diff,
         "loads": show_commands.loads,
         "report": show_commands.report,
+        "readers": reader_commands.readers_command,
         "read": show_commands.read,
         "explain": show_commands.explain,
         "alter": alter_commands.alter,
@@ -341,6 +344,7 @@ _FOR_ICEBERG: Mapping[str, Callable[..., None]] = _with_groups(
         "diff": iceberg_commands.diff_iceberg,
         "loads": iceberg_commands.loads_iceberg,
         "report": iceberg_commands.report_iceberg,
+        "readers": reader_commands.readers_iceberg,
         "read": iceberg_commands.read_iceberg_table,
         "alter": iceberg_commands.alter_iceberg,
         "properties": iceberg_commands.properties_iceberg,

@@ -9,24 +9,26 @@ Source: PROTOCOL.md#per-file-statistics; Delta Lake 4.4, deltalake 1.6 and DuckD
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from widen.files.footers import read_files, read_footer
+from widen.files.footers import open_data_file, read_files, read_footer
 from widen.limits import DRIVER_FOOTERS
 from widen.log.exact_bounds import find_inexact
-from widen.log.file_list import canonical_path, to_adds
+from widen.log.file_list import canonical_path, decode_statistics, to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, leaves
-from widen.model.types import DOUBLE, FLOAT, DataType, DecimalType
+from widen.model.types import DOUBLE, FLOAT, TIMESTAMP, DataType, DecimalType
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
-from widen.protocol.file_statistics import MAX_EXACT_DIGITS, take_bounds
+from widen.protocol.file_statistics import MAX_EXACT_DIGITS, MAX_VALUES, MIN_VALUES, take_bounds
 from widen.protocol.type_widening import all_type_changes
 
 if TYPE_CHECKING:
@@ -103,9 +105,76 @@ class StatisticsRepair:
             self._checked[add.path, add.stats] = self._checked[add.path, stats] = stats
 
 
+def contradicts(snapshot: Snapshot, files: pa.Table, columns: Mapping[Path, DataType]) -> bool:
+    """Return whether the footer of a file has other bounds of some columns than the log; reads them one by one."""
+    for add in to_adds(files):
+        footer = read_footer(snapshot.store, frozenset(columns), snapshot.store.plain(add.path))
+        if take_bounds(add.stats, footer.stats, columns) != add.stats:
+            return True
+    return False
+
+
 def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
     """Return the files with a bound that may be rounded: it is not a float, or has more digits than a double."""
     floats = [path for path, leaf in columns.items() if leaf == DOUBLE]
     decimals = {path: leaf.scale for path, leaf in columns.items() if isinstance(leaf, DecimalType)}
     parts = [find_inexact(batch, floats, decimals) for batch in files.to_batches()]
     return pa.Table.from_batches(parts, files.schema)
+
+
+# INT96 timestamps: many readers hold them as 64 bits of nanoseconds since 1970, in which other years wrap around.
+
+
+NANOSECONDS = ("1677-09-22", "2262-04-11")
+"""The texts of timestamps between which 64 bits of nanoseconds since 1970 hold every one."""
+
+
+def far_timestamps(files: pa.Table, columns: Iterable[Path]) -> pa.Table:
+    """Return the files with a timestamp that 64 bits of nanoseconds do not hold, by the bounds in the log.
+
+    Args:
+        columns: The physical paths of columns with timestamps.
+    """
+    kinds = dict.fromkeys(columns, pa.string())
+    parts = [batch.filter(_is_far(batch, kinds)) for batch in files.to_batches()] if kinds else []
+    return pa.Table.from_batches(parts, files.schema)
+
+
+def _is_far(rows: pa.RecordBatch, kinds: Mapping[Path, pa.DataType]) -> pa.Array:
+    try:
+        statistics = decode_statistics(rows["stats"], kinds)
+    except pa.ArrowException:  # statistics that Arrow does not decode say nothing
+        return pa.repeat(False, rows.num_rows)
+    mask = pa.repeat(False, rows.num_rows)
+    for path in kinds:
+        low, high = (pc.struct_field(statistics, [key, *path]) for key in (MIN_VALUES, MAX_VALUES))
+        far = pc.or_kleene(pc.less(low, NANOSECONDS[0]), pc.greater(high, NANOSECONDS[1]))
+        mask = pc.or_(mask, pc.fill_null(far, False))
+    return mask
+
+
+def with_int96(snapshot: Snapshot, files: pa.Table, columns: Iterable[Path]) -> pa.Table:
+    """Return the files that have one of some columns as INT96; reads their footers one by one."""
+    names = {".".join(path) for path in columns}
+    keep = [_has_int96(snapshot, path, names) for path in files["path"].to_pylist()]
+    return files.filter(pa.array(keep, pa.bool_()))
+
+
+def _has_int96(snapshot: Snapshot, path: str, names: Collection[str]) -> bool:
+    with open_data_file(snapshot.store, snapshot.store.plain(path)) as file:
+        schema = pq.read_metadata(file).schema
+    columns = map(schema.column, range(len(schema)))
+    return any(column.path in names and column.physical_type == "INT96" for column in columns)
+
+
+def timestamp_columns(snapshot: Snapshot) -> list[Path]:
+    """Return the physical paths of the stored timestamp columns that have bounds."""
+    schema, keys = snapshot.configuration.physical_schema, snapshot.partition_keys
+    found = leaves(schema)
+    return [path for path, leaf in found if leaf == TIMESTAMP and is_struct_path(schema, path) and path[0] not in keys]
+
+
+def far_int96_files(snapshot: Snapshot) -> pa.Table:
+    """Return the files of a version whose INT96 timestamps other readers wrap around."""
+    columns, files = timestamp_columns(snapshot), snapshot.files()
+    return with_int96(snapshot, far_timestamps(files, columns), columns)

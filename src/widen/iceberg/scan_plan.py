@@ -196,7 +196,7 @@ def _partition(metadata: TableMetadata, file: DataFile) -> str:
 def _delete_file(metadata: TableMetadata, entry: ManifestEntry) -> DeleteFile:
     file = entry.data_file
     _ensure_parquet(metadata, file, (ice_manifest.FileFormat.PARQUET, ice_manifest.FileFormat.PUFFIN))
-    kind = _kind(file)
+    kind = delete_kind(file)
     is_global = kind is DeleteKind.EQUALITY and is_unpartitioned(metadata.specs()[file.spec_id])
     return DeleteFile(
         kind=kind,
@@ -210,7 +210,8 @@ def _delete_file(metadata: TableMetadata, entry: ManifestEntry) -> DeleteFile:
     )
 
 
-def _kind(file: DataFile) -> DeleteKind:
+def delete_kind(file: DataFile) -> DeleteKind:
+    """Return the kind of a delete file."""
     if file.content == ice_manifest.DataFileContent.EQUALITY_DELETES:
         return DeleteKind.EQUALITY
     return DeleteKind.VECTORS if file.file_format == ice_manifest.FileFormat.PUFFIN else DeleteKind.POSITIONS
@@ -273,7 +274,7 @@ def find_replaced_deletes(
     counts, size_bytes = Counter[str](), 0
     for each in chain.from_iterable(dead.values()):
         size_bytes += each.data_file.file_size_in_bytes
-        kind = "equality" if _kind(each.data_file) is DeleteKind.EQUALITY else "position"
+        kind = "equality" if delete_kind(each.data_file) is DeleteKind.EQUALITY else "position"
         counts["removed-delete-files"] += 1
         counts[f"removed-{kind}-delete-files"] += 1
         counts[f"removed-{kind}-deletes"] += each.data_file.record_count

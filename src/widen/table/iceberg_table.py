@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from widen.changes.iceberg_changes import IcebergChange, SelectedRows
     from widen.changes.merge import MergeClause, MergeSides
     from widen.frames.iceberg_scan import IcebergSource
+    from widen.report.reader_predictions import Trait
     from widen.spark.engine import Session
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SparkSession
@@ -651,6 +652,11 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
 
     def _read_loads(self) -> Iterable[Load]:
         return read_snapshot_loads(self._table, self._files, self._point(None).snapshot)
+
+    def _read_traits(self) -> tuple[str, list[Trait]]:
+        from widen.report.iceberg_traits import iceberg_traits
+
+        return "iceberg", iceberg_traits(self._table.metadata, self._table.io, self._point(None).snapshot)
 
     @property
     def _files(self) -> LogStore:

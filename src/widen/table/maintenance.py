@@ -148,6 +148,7 @@ class MaintenanceMixin(PropertyChangesMixin):
     ) -> TableChange[Self]:
         """Rewrite the files that have an old type to the current types, and return the `TableChange`.
 
+        It also rewrites files with INT96 timestamps before 1678 or after 2261, which many other readers wrap around.
         Other files stay as they are, and concurrent reads and writes are safe. By default the recorded type changes
         stay: to remove them changes the schema, and concurrent commits that began before it fail.
 
@@ -171,7 +172,7 @@ class MaintenanceMixin(PropertyChangesMixin):
         Source: PROTOCOL.md#writer-requirements-for-type-widening (type changes may be removed if all files
             have the current types)
         """
-        from widen.changes.rewrite_files import REWRITE, OldFileRewrite
+        from widen.changes.rewrite_files import REWRITE, Int96Rewrite, OldFileRewrite
 
         if statistics:
             if clear_history:
@@ -183,8 +184,11 @@ class MaintenanceMixin(PropertyChangesMixin):
             self._after(partial(forget_type_changes, renewal, CLEARING))
         else:
             self._after(renewal.run)
-        metrics = {"numRemovedFiles": renewal.files, "numRemovedBytes": renewal.size_bytes}
-        return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics if renewal.files else {})
+        times = Int96Rewrite(self._store, session_to_rewrite(spark))
+        self._after(times.run)
+        files, size_bytes = renewal.files + times.files, renewal.size_bytes + times.size_bytes
+        metrics = {"numRemovedFiles": files, "numRemovedBytes": size_bytes} if files else {}
+        return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics)
 
     def _repair_statistics(self, spark: SparkSession | None) -> TableChange[Self]:
         from widen.files.statistics_repair import REPAIR, StatisticsRepair

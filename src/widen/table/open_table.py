@@ -27,6 +27,7 @@ from widen.model.types import DataType, StructType
 from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.column_metadata import parse_columns, visible_schema
 from widen.protocol.type_widening import TypeChange, all_type_changes
+from widen.report.reader_predictions import Prediction, Trait, choose_readers, predict
 from widen.schema import alter
 from widen.schema.alter import AnyPath, ByPath, NewColumn
 from widen.schema.operations import Operation
@@ -121,6 +122,25 @@ class OpenTable(ABC):
         return self._acknowledge(subjects, by)
 
     @check_arguments
+    def readers(self, *names: str) -> list[Prediction]:
+        """Return what other readers do with this version: which read it, refuse it, or return something wrong.
+
+        Predicted from what tested versions of the readers did with tables that have the same traits, e.g. a table
+        feature or inexact bounds. No reader runs, and at most the footers of a few files are read.
+
+        Args:
+            names: The readers, e.g. ``polars``; by default all that were tested with the format of the table.
+
+        Raises:
+            InvalidOption: a reader was not tested with the format of the table.
+            TableError: the log, the metadata or a footer cannot be read.
+
+        Source: docs/guide/readers.md
+        """
+        table_format, traits = self._read_traits()
+        return predict(traits, choose_readers(table_format, names))
+
+    @check_arguments
     def contract(self, version: int | None = None) -> dict[str, Any]:
         """Return what the table has learned about its source, as a JSON Schema (draft 2020-12).
 
@@ -195,6 +215,10 @@ class OpenTable(ABC):
     @abstractmethod
     def _acknowledge(self, subjects: Sequence[str], by: str | None) -> Self:
         """Record that decisions of the report are made."""
+
+    @abstractmethod
+    def _read_traits(self) -> tuple[str, list[Trait]]:
+        """Return the format of the table, and what of this version matters to other readers."""
 
     @abstractmethod
     def _read_loads(self) -> Iterable[Load]:
@@ -375,6 +399,11 @@ class TableVersion(OpenTable):
 
     def _read_loads(self) -> Iterator[Load]:
         return (load for load in read_loads(self._snapshot) if load.version <= self.version)
+
+    def _read_traits(self) -> tuple[str, list[Trait]]:
+        from widen.report.delta_traits import delta_traits
+
+        return "delta", delta_traits(self._snapshot)
 
     @property
     def _state(self) -> TableState:

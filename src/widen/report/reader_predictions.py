@@ -1,0 +1,251 @@
+"""What other readers do with a table: predicted from its traits, and from what tested readers did with such tables.
+
+A trait is something of a table that some reader does not handle, e.g. a table feature, or a column with inexact bounds.
+`readers.json` says for each trait what each tested reader did: it is written by ``tools/readers.py``, which runs the
+readers. A table is predicted to be read like all of its traits together.
+
+Source: tools/readers.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from widen.errors import InvalidOption
+from widen.model.column_path import Path, format_path
+
+DATA = "readers.json"
+QUESTIONS = ("scan", "equal", "range", "count", "null")
+"""What each reader was asked: all rows, filters at the bounds of a column, a count, and nulls."""
+
+
+class Outcome(str, Enum):
+    """What a reader does, from good to bad."""
+
+    READS = "reads"
+    REFUSES = "refuses"
+    WRONG = "wrong"
+
+
+_ORDER = (Outcome.READS, Outcome.REFUSES, Outcome.WRONG)
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """Something of a table that matters to readers.
+
+    Args:
+        name: A key of `TRAITS`.
+        column: The column that has it; None for the whole table.
+        is_certain: False if only the footers of many files would tell.
+    """
+
+    name: str
+    column: Path | None = None
+    is_certain: bool = True
+
+    @property
+    def text(self) -> str:
+        """The trait for a reader, with its column."""
+        where = "" if self.column is None else f"{format_path(self.column)}: "
+        return where + TRAITS[self.name].text + ("" if self.is_certain else " (possibly)")
+
+    @property
+    def remedy(self) -> str:
+        """The command that removes the trait from a table T; empty if none does."""
+        return TRAITS[self.name].remedy
+
+
+@dataclass(frozen=True, slots=True)
+class TraitInfo:
+    """The words for a trait.
+
+    Args:
+        text: What the table has.
+        remedy: What to do about it; empty if Widen cannot do anything.
+    """
+
+    text: str
+    remedy: str = ""
+
+
+_DROP = "widen drop-feature T {}"
+_STATISTICS, _REWRITE = "widen rewrite T --statistics", "widen rewrite T"
+_OPTIMIZE = "widen optimize T"
+_UNMAP = "widen properties T --set delta.columnMapping.mode=none"
+
+TRAITS: Mapping[str, TraitInfo] = {
+    "typeWidening": TraitInfo("the table feature typeWidening", _DROP.format("typeWidening")),
+    "columnMapping": TraitInfo("the table feature columnMapping", _UNMAP),
+    "columnMapping-2": TraitInfo("column mapping by reader version 2", _UNMAP),
+    "mapping-name": TraitInfo("files have another name for it", _UNMAP),
+    "mapping-swapped": TraitInfo("files have the name of another column for it", _UNMAP),
+    "mapping-readded": TraitInfo("old files have a dropped column of this name", _UNMAP),
+    "mapping-partition": TraitInfo("a partition column with another name in the log", _UNMAP),
+    "no-field-ids": TraitInfo("files without the ids of column mapping", _UNMAP),
+    "deletionVectors": TraitInfo("the table feature deletionVectors", _DROP.format("deletionVectors")),
+    "deleted-rows": TraitInfo("rows deleted by deletion vectors", _DROP.format("deletionVectors")),
+    "timestampNtz": TraitInfo("the table feature timestampNtz"),
+    "v2Checkpoint": TraitInfo("the table feature v2Checkpoint", _DROP.format("v2Checkpoint")),
+    "variantType": TraitInfo("the table feature variantType"),
+    "vacuumProtocolCheck": TraitInfo("the table feature vacuumProtocolCheck", _DROP.format("vacuumProtocolCheck")),
+    "other-feature": TraitInfo("a table feature that was not tested"),
+    "float-became-double": TraitInfo("float became double", _REWRITE),
+    "decimal-grew": TraitInfo("decimal became larger", _REWRITE),
+    "integer-became-decimal": TraitInfo("integer became decimal", _REWRITE),
+    "date-became-timestamp": TraitInfo("date became timestamp_ntz", _REWRITE),
+    "type-changed": TraitInfo("another type change", _REWRITE),
+    "short-bounds": TraitInfo("bounds of floats are not exact as doubles", _STATISTICS),
+    "rounded-decimals": TraitInfo("bounds of decimals are rounded", _STATISTICS),
+    "long-decimals": TraitInfo("bounds of decimals with 16 to 18 digits"),
+    "boolean": TraitInfo("boolean, which has no bounds"),
+    "infinity": TraitInfo("infinite values, without bounds"),
+    "nan": TraitInfo("files of NaN only"),
+    "nan-beside": TraitInfo("NaN beside numbers"),
+    "nan-hidden": TraitInfo("NaN that the bounds leave out"),
+    "nested-null": TraitInfo("nested, and may be null"),
+    "int96": TraitInfo("INT96 timestamps"),
+    "int96-far": TraitInfo("INT96 timestamps before 1678 or after 2261", _REWRITE),
+    "negative-partition": TraitInfo("negative decimals as partition values"),
+    "bad-partition": TraitInfo("a partition value that is not a number"),
+    "format-version-3": TraitInfo("format version 3"),
+    "default-value": TraitInfo("old rows have the default of a new column"),
+    "name-swapped": TraitInfo("another column had its name"),
+    "name-readded": TraitInfo("a dropped column had its name"),
+    "partitioning-changed": TraitInfo("files with different partitioning"),
+    "partition-before-1970": TraitInfo("partitions of times before 1970"),
+    "position-deletes": TraitInfo("position deletes", _OPTIMIZE),
+    "equality-deletes": TraitInfo("equality deletes", _OPTIMIZE),
+    "deletion-vectors": TraitInfo("deletion vectors", _OPTIMIZE),
+}
+"""The traits of tables by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A tested reader.
+
+    Args:
+        name: How commands name it.
+        title: What it is.
+        version: The version that was tested.
+        format: ``delta`` or ``iceberg``.
+    """
+
+    name: str
+    title: str
+    version: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a reader does with a table.
+
+    Args:
+        answers: By question, what it does.
+        reasons: The traits because of which it does not simply read the table.
+    """
+
+    reader: Reader
+    answers: Mapping[str, Outcome]
+    reasons: tuple[Trait, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst answer."""
+        return max(self.answers.values(), key=_ORDER.index)
+
+    @property
+    def when(self) -> str:
+        """Which questions are answered wrongly."""
+        wrong = [question for question, found in self.answers.items() if found is Outcome.WRONG]
+        if "scan" in wrong:
+            return "the values"
+        return " and ".join(_WHEN[question] for question in wrong)
+
+    def to_value(self) -> dict[str, Any]:
+        """Return the prediction as a JSON object."""
+        return {
+            "reader": self.reader.name,
+            "version": self.reader.version,
+            "outcome": self.outcome.value,
+            "answers": {question: found.value for question, found in self.answers.items()},
+            "reasons": [
+                {
+                    "trait": trait.name,
+                    "column": None if trait.column is None else format_path(trait.column),
+                    "certain": trait.is_certain,
+                    "text": trait.text,
+                    "remedy": trait.remedy or None,
+                }
+                for trait in self.reasons
+            ],
+        }
+
+
+_WHEN = {
+    "equal": "filters for one value",
+    "range": "filters for a range",
+    "count": "counts",
+    "null": "filters for null",
+}
+
+
+@cache
+def _data() -> Any:
+    return msgspec.json.decode(files("widen.report").joinpath(DATA).read_bytes())
+
+
+@cache
+def tested_readers(table_format: str) -> tuple[Reader, ...]:
+    """Return the tested readers of a format."""
+    return tuple(
+        Reader(name, each["title"], each["version"], each["format"])
+        for name, each in _data()["readers"].items()
+        if each["format"] == table_format
+    )
+
+
+def choose_readers(table_format: str, names: Sequence[str] | None) -> tuple[Reader, ...]:
+    """Return the readers with some names; a name stands for every way to read with that program.
+
+    Raises:
+        InvalidOption: no tested reader of the format has a name.
+    """
+    known = tested_readers(table_format)
+    if not names:
+        return known
+    families = {reader.name: reader.name.partition("-")[0] for reader in known}
+    for name in names:
+        if name not in families and name not in families.values():
+            expected = f"Must be one of: {', '.join(families)}."
+            raise InvalidOption(option="--readers", value=name, expected=expected)
+    return tuple(reader for reader in known if {reader.name, families[reader.name]} & set(names))
+
+
+def predict(traits: Iterable[Trait], readers: Iterable[Reader]) -> list[Prediction]:
+    """Return what readers do with a table that has some traits."""
+    found = tuple(traits)
+    return [_predict(found, reader) for reader in readers]
+
+
+def _predict(traits: Collection[Trait], reader: Reader) -> Prediction:
+    answers = dict.fromkeys(QUESTIONS, Outcome.READS)
+    table = _data()["answers"][reader.format]
+    reasons = [trait for trait in traits if table.get(trait.name, {}).get(reader.name)]
+    known = [{question: Outcome(text) for question, text in table[each.name][reader.name].items()} for each in reasons]
+    for found in known:
+        for question, outcome in found.items():
+            answers[question] = max(answers[question], outcome, key=_ORDER.index)
+    for found in known:  # a reader that refuses the table returns nothing wrong
+        if found.get("scan") is Outcome.REFUSES:
+            answers |= {question: outcome for question, outcome in found.items() if outcome is Outcome.REFUSES}
+    return Prediction(reader, answers, tuple(reasons))

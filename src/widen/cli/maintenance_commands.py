@@ -553,7 +553,7 @@ def handover(
     if proof is not None:
         show([Text.assemble(("✓ ", "bold green"), f"{to} reads version {opened.version}: {_proof_text(proof)}")])
     elif not dry_run:
-        note(f"{to} is not installed here. To check: {_CHECKS[to].format(repr(opened.location))}")
+        note(f"Not proved: {to} is not installed here. To check: {_CHECKS[to].format(repr(opened.location))}")
 
 
 def _proof_facts(proof: tuple[int, list[str]] | None) -> dict[str, Any]:
@@ -564,7 +564,7 @@ def _proof_text(proof: tuple[int, list[str]]) -> str:
     from widen.report import text_format
 
     rows, readers = proof
-    return f"{text_format.count_noun(rows, 'row')}, all values equal ({', '.join(readers)})"
+    return f"{text_format.count_noun(rows, 'row')}, all values and filters equal ({', '.join(readers)})"
 
 
 def _lines(plan: HandoverPlan, *, is_done: bool) -> list[str]:
@@ -594,7 +594,25 @@ def _drop(table: Table, plan: HandoverPlan) -> tuple[HandoverPlan, str]:
                 table.drop_feature(name, truncate_history=truncates, spark=session)
             except (RetentionNotExpired, ProtectedVersionsRemain) as error:
                 return plan.until(name), f"{error.message} Run the same command again then."
+    _repair_for_clients(table)
     return plan, ""
+
+
+def _repair_for_clients(table: Table) -> None:
+    """Repair what makes clients lose rows of filters or read other times, and say so."""
+    from widen.report.delta_traits import delta_traits
+    from widen.report.text_format import count_noun
+
+    traits = {trait.name for trait in delta_traits(table.snapshot)}
+    if traits & {"short-bounds", "rounded-decimals"}:
+        with progress("reading the footers"):
+            files = table.rewrite(statistics=True).metrics.get("numRepairedFiles", 0)
+        note(f"Replaced the bounds of {count_noun(files, 'file')} in the log, which are not the exact values.")
+    if "int96-far" in traits:
+        with progress("rewriting files") as update:
+            change = table.rewrite(spark=output.choose_session(None, update))
+        files = change.metrics.get("numRemovedFiles", 0)
+        note(f"Rewrote {count_noun(files, 'file')} with INT96 timestamps before 1678 or after 2261.")
 
 
 def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int, list[str]] | None:
@@ -622,8 +640,10 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
             expected = digest_with_spark(spark, table.snapshot)
     readers = find_readers(client, expected.rows)
     for reader in readers:
-        found = _read({**asked, "client": client, "reader": reader})
+        found, lost = _read({**asked, "client": client, "reader": reader})
         difference = f"fails: {found}" if isinstance(found, str) else describe_difference(expected, found)
+        if difference is None and lost:
+            difference = f"loses rows of filters: {'; '.join(lost[:3])}"
         if difference is not None:
             raise HandoverUnproven(
                 client=client,
@@ -635,8 +655,11 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     return expected.rows, readers
 
 
-def _read(asked: Mapping[str, object]) -> TableDigest | str:
-    """Return the digest of what one reader of a client returns, in a separate process, or why it fails."""
+def _read(asked: Mapping[str, object]) -> tuple[TableDigest | str, list[str]]:
+    """Return the digest of what one reader of a client returns, or why it fails, and its filters that lose rows.
+
+    It reads in a separate process.
+    """
     from widen.proof.column_digests import TableDigest
 
     program = (
@@ -645,9 +668,10 @@ def _read(asked: Mapping[str, object]) -> TableDigest | str:
     question = msgspec.json.encode(asked).decode()
     done = subprocess.run([sys.executable, "-c", program], input=question, capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        return TableDigest.from_json(done.stdout.strip().rpartition("\n")[2])
+        *_, lost, digest = done.stdout.strip().split("\n")
+        return TableDigest.from_json(digest), msgspec.json.decode(lost, type=list[str])
     lines = done.stderr.strip().split("\n")
-    return next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1])
+    return next((line for line in reversed(lines) if _RAISED.match(line)), lines[-1]), []
 
 
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Panic\w*):? ")

@@ -22,6 +22,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.proof.client_filters import (
+    Counter,
+    FilterProof,
+    count_in_dataset,
+    count_in_polars,
+    count_in_pyiceberg,
+    count_in_sql,
+)
+
 _MASK = 2**64 - 1
 _BATCH_ROWS = 65_536
 
@@ -252,10 +261,13 @@ Answer: TypeAlias = tuple[Iterable[str], Iterable[Any]]
 
 
 def run_readers() -> None:
-    """Answer the question on the standard input."""
+    """Answer the question on the standard input: the filters that lose rows, and the digest of all rows."""
     asked = json.load(sys.stdin)
     columns, batches = _READERS[asked["client"]][asked["reader"]](asked)
-    sys.stdout.write(f"\n{digest_batches(batches, columns).to_json()}\n")
+    filters, counter = FilterProof(), _COUNTERS.get(asked["reader"])
+    digest = digest_batches(batches if counter is None else filters.watch(batches), columns)
+    lost = [] if counter is None else filters.find_lost(counter(asked))
+    sys.stdout.write(f"\n{json.dumps(lost)}\n{digest.to_json()}\n")
     sys.stdout.flush()
     os._exit(0)  # threads of the clients that outlive their reads can abort a process that ends in order
 
@@ -290,9 +302,18 @@ def _query_builder(asked: Question) -> Answer:
     return _streamed(builder.execute("SELECT * FROM handed_over"))
 
 
-def _scan_delta(asked: Question) -> Answer:
+def _count_in_queries(asked: Question) -> Counter:
+    builder = import_module("deltalake").QueryBuilder().register("handed_over", _delta_table(asked))
+    return count_in_sql(lambda query: pa.table(builder.execute(query).read_all()).column(0)[0].as_py(), "handed_over")
+
+
+def _lazy_frame(asked: Question) -> Any:
     words = {"version": asked["version"], "storage_options": asked["settings"] or None}
-    rows = import_module("polars").scan_delta(asked["location"], **words)
+    return import_module("polars").scan_delta(asked["location"], **words)
+
+
+def _scan_delta(asked: Question) -> Answer:
+    rows = _lazy_frame(asked)
     frames = rows.collect_batches() if hasattr(rows, "collect_batches") else [rows.collect()]
     return rows.collect_schema().names(), (frame.to_arrow() for frame in frames)
 
@@ -303,9 +324,13 @@ def _read_delta(asked: Question) -> Answer:
     return found.columns, [found.to_arrow()]
 
 
-def _iceberg_scan(asked: Question) -> Any:
+def _iceberg_table(asked: Question) -> Any:
     catalog = import_module("pyiceberg.catalog").load_catalog(asked["name"], **asked["properties"])
-    return catalog.load_table(asked["identifier"]).scan()
+    return catalog.load_table(asked["identifier"])
+
+
+def _iceberg_scan(asked: Question) -> Any:
+    return _iceberg_table(asked).scan()
 
 
 def _to_arrow_batch_reader(asked: Question) -> Answer:
@@ -331,6 +356,13 @@ _READERS: Mapping[str, Mapping[str, Callable[[Question], Answer]]] = {
     "polars": {"scan_delta": _scan_delta, "read_delta": _read_delta},
     "pyiceberg": {"to_arrow_batch_reader": _to_arrow_batch_reader, "to_arrow": _to_arrow},
 }
+_COUNTERS: Mapping[str, Callable[[Question], Counter]] = {
+    "to_pyarrow_dataset": lambda asked: count_in_dataset(_delta_table(asked).to_pyarrow_dataset()),
+    "QueryBuilder": _count_in_queries,
+    "scan_delta": lambda asked: count_in_polars(_lazy_frame(asked)),
+    "to_arrow_batch_reader": lambda asked: count_in_pyiceberg(_iceberg_table(asked).scan),
+}
+"""How the readers that filter count rows."""
 _WHOLE = frozenset({"to_pandas", "read_delta", "to_arrow"})
 
 if __name__ == "__main__":

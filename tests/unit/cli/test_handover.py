@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from support.command_line import run, run_json
 from support.drift_log import write_drift
@@ -71,8 +73,9 @@ def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest
     monkeypatch.setattr(maintenance_commands, "_drop", lambda _, plan: (plan, ""))
     monkeypatch.setattr(maintenance_commands, "find_spec", lambda _: object())
     monkeypatch.setattr(data_reader, "digest_locally", lambda _: right)
+    lost: list[str] = []
     answers: dict[str, Any] = {"scan_delta": right, "read_delta": "does not open"}
-    monkeypatch.setattr(maintenance_commands, "_read", lambda asked: answers[asked["reader"]])
+    monkeypatch.setattr(maintenance_commands, "_read", lambda asked: (answers[asked["reader"]], lost))
     for answer, words in (("it panicked.", "read_delta fails: it panicked."), (wrong, "returns wrong values in total")):
         answers["read_delta"] = answer
         done = run("handover", table, "--to", "polars")
@@ -81,14 +84,42 @@ def test_a_client_whose_values_differ_is_refused(table: str, monkeypatch: pytest
         assert words in done.stderr
     answers["read_delta"] = right
     assert (
-        "polars reads version 2: 2 rows, all values equal (scan_delta, read_delta)"
+        "polars reads version 2: 2 rows, all values and filters equal (scan_delta, read_delta)"
         in run("handover", table, "--to", "polars").stdout
     )
+    lost.append("total > 0.1: 0 instead of 1 rows")
+    done = run("handover", table, "--to", "polars")
+    assert done.exit_code == 1
+    assert "scan_delta loses rows of filters: total > 0.1: 0 instead of 1 rows" in done.stderr
+
+
+def test_bounds_are_repaired_before_a_client_is_asked(tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    values = [Decimal("90071992547409.93"), Decimal("-90071992547409.93"), None]
+    write_deltalake(place, pa.table({"id": [1, 2, 3], "c": pa.array(values, pa.decimal128(18, 2))}))
+    done = run("handover", place, "--to", "deltalake")
+    assert (done.exit_code, "Replaced the bounds of 1 file in the log" in done.stderr) == (0, True)
+    assert "deltalake reads version 1: 3 rows, all values and filters equal" in done.stdout
+
+
+def test_filters_that_lose_rows_are_found(tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    values = pa.array([Decimal("90071992547409.93"), Decimal("-90071992547409.93")], pa.decimal128(18, 2))
+    for at in range(2):
+        write_deltalake(place, pa.table({"c": values.slice(at, 1), "s": ["it's"], "f": [float("nan")]}), mode="append")
+    asked = {"client": "polars", "reader": "scan_delta", "location": place, "settings": {}, "version": 1}
+    digest, lost = maintenance_commands._read(asked)
+    assert not isinstance(digest, str)
+    assert digest.rows == 2
+    assert lost == [
+        "c = -90071992547409.93: 0 instead of 1 rows",
+        "c = 90071992547409.93: 0 instead of 1 rows",
+    ]
 
 
 def test_a_reader_that_fails_says_why(table: str) -> None:
     asked = {"client": "pyiceberg", "reader": "to_arrow", "name": "no", "properties": {}, "identifier": "a.b"}
-    assert "URI missing" in str(maintenance_commands._read(asked))
+    assert "URI missing" in str(maintenance_commands._read(asked)[0])
 
 
 def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +127,7 @@ def test_a_client_that_is_not_installed_is_named_with_a_check(table: str, monkey
     monkeypatch.setattr(maintenance_commands, "find_spec", lambda _: None)
     done = run("handover", table, "--to", "polars")
     assert done.exit_code == 0
-    assert "polars is not installed here. To check: polars.read_delta(" in done.stderr
+    assert "Not proved: polars is not installed here. To check: polars.read_delta(" in done.stderr
 
 
 def test_a_stream_that_finds_nothing_says_so(

@@ -209,8 +209,8 @@ def make_tables(tables: Iterable[FeatureTable], folder: Path) -> dict[str, str]:
         if table.format == ICEBERG:
             place = metadata_location(folder, name)
         places[key(table)] = place
-    process.process.stdin.close()
-    process.process.wait()
+    with process.process:  # closes the pipes, which ends the process, and waits for it
+        pass
     return places
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile as DataFile
     from pyiceberg.manifest import ManifestEntry as ManifestEntry
-    from pyiceberg.schema import Schema
+    from pyiceberg.schema import Schema as Schema
     from pyiceberg.table.metadata import TableMetadata as TableMetadata
     from pyiceberg.table.snapshots import Snapshot as Snapshot
 

@@ -19,11 +19,8 @@ from widen.report.delta_traits import FEW_FILES, type_change_trait
 from widen.report.reader_predictions import Trait
 
 if TYPE_CHECKING:
-    from pyiceberg.io import FileIO
-    from pyiceberg.manifest import DataFile
-    from pyiceberg.schema import Schema
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
+    from widen.iceberg.catalog import FileIO
+    from widen.iceberg.snapshots import DataFile, Schema, Snapshot, TableMetadata
 
 _FORMAT_2 = 2
 _DELETES = {

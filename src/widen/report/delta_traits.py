@@ -1,6 +1,6 @@
 """The traits of a Delta table that matter to other readers, from its log; footers are read only where few can tell.
 
-Source: tools/readers.py, whose tables have these traits
+Source: docs/guide/readers.md
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def type_change_trait(change: TypeChange) -> str:
     if change.old == FLOAT and change.new == DOUBLE:
         return "float-became-double"
     if isinstance(change.new, DecimalType):
-        return "decimal-grew" if isinstance(change.old, DecimalType) else "integer-became-decimal"
+        if not isinstance(change.old, DecimalType):
+            return "integer-became-decimal"
+        return "decimal-grew" if change.old.scale == change.new.scale else "decimal-rescaled"
     return "date-became-timestamp" if change.old == DATE else "type-changed"
 
 

@@ -1,6 +1,6 @@
 """The traits of an Iceberg table that matter to other readers, from its metadata and manifests.
 
-Source: tools/readers.py, whose tables have these traits
+Source: docs/guide/readers.md
 """
 
 from __future__ import annotations

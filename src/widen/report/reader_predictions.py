@@ -4,7 +4,7 @@ A trait is something of a table that some reader does not handle, e.g. a table f
 `readers.json` says for each trait what each tested reader did: it is written by ``tools/readers.py``, which runs the
 readers. A table is predicted to be read like all of its traits together.
 
-Source: tools/readers.py
+Source: docs/guide/readers.md
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ TRAITS: Mapping[str, TraitInfo] = {
     "vacuumProtocolCheck": TraitInfo("the table feature vacuumProtocolCheck", _DROP.format("vacuumProtocolCheck")),
     "other-feature": TraitInfo("a table feature that was not tested"),
     "float-became-double": TraitInfo("float became double", _REWRITE),
-    "decimal-grew": TraitInfo("decimal became larger", _REWRITE),
+    "decimal-grew": TraitInfo("decimal got more digits, and the same scale", _REWRITE),
+    "decimal-rescaled": TraitInfo("decimal got a larger scale", _REWRITE),
     "integer-became-decimal": TraitInfo("integer became decimal", _REWRITE),
     "date-became-timestamp": TraitInfo("date became timestamp_ntz", _REWRITE),
     "type-changed": TraitInfo("another type change", _REWRITE),

@@ -95,7 +95,13 @@ CHANGE_THREADS = 4
 # Loads by key.
 
 KEYED_RECORDS = 4_000_000
-"""The maximum number of records of a load by key that this process decides; it holds about 250 bytes for each."""
+"""The maximum number of records of a load by key that is decided at once; it takes about 250 bytes for each."""
+
+BUCKET_RECORDS = 2_000_000
+"""About how many records of a larger load by key one task decides."""
+
+BUCKET_BYTES = 128 * 2**20
+"""About the size of the files of such records, whose contents may decide."""
 
 KEYED_BYTES = 512 * 2**20
 """The maximum size of the files of the table that this process searches for keys; beyond it tasks do."""

@@ -237,17 +237,20 @@ FRAMES = ["frames", "frames_feed"]
 ARROW = [*PROPERTIES] if FULL in os.environ else ["plain", "feed", "feed_and_vectors"]
 
 
-@pytest.mark.parametrize("kind", [*ARROW, *(FRAMES if FULL in os.environ else FRAMES[:1])])
+@pytest.mark.parametrize("kind", [*ARROW, "buckets", *(FRAMES if FULL in os.environ else FRAMES[:1])])
 def test_generated_histories_have_every_version(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind in FRAMES:
         monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
+    elif kind == "buckets":
+        monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", 0)
+        monkeypatch.setattr("widen.changes.keyed_buckets.BUCKET_RECORDS", HISTORIES)
     elif kind != "tracking":
-        monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
+        monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
     # test_key_columns compares what both do with many more kinds of records.
-    batches = range(1, 4, 2) if kind in FRAMES else range(4)
-    kind = {"frames": "plain", "frames_feed": "feed"}.get(kind, kind)
+    batches = range(1, 4, 2) if kind in (*FRAMES, "buckets") else range(4)
+    kind = {"frames": "plain", "frames_feed": "feed", "buckets": "plain"}.get(kind, kind)
     dice, model, number = random.Random(f"versions {kind}"), Versions("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "h", "id", history=True, verify=True)
     if PROPERTIES[kind]:
@@ -311,7 +314,7 @@ def test_plain_partial_records_need_no_job_to_decide(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same model, where this process puts records on top of rows with Arrow; Spark must not be asked."""
-    monkeypatch.setattr("widen.targets.delta.decide_changes", refuse)
+    monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
     dice, model, number = random.Random(f"plain partial {kind}"), Merged(), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
     create_table(keyed.location, "id bigint, at bigint, op string", properties=PROPERTIES[kind])

@@ -71,6 +71,19 @@ class _Lists(msgspec.Struct, frozen=True):
     lists: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenKeys:
+    """Deleted keys that tasks have written.
+
+    Args:
+        folder: Where the files are.
+        files: The path and the size of each.
+    """
+
+    folder: str
+    files: tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True)
 class KeyLists:
     """The keys that were deleted until a version.
@@ -142,12 +155,34 @@ class KeyLists:
         return self._distinct_here([rows for _, _, rows in self.read_files()])
 
     def _distinct_here(self, parts: Sequence[pa.Table]) -> pa.Table:
+        return KeyLists.join(parts, every=self.every)
+
+    @staticmethod
+    def join(parts: Sequence[pa.Table], *, every: bool) -> pa.Table:
+        """Return the keys of several files once each, or with `every` once for each deletion."""
         keys = pa.concat_tables([_SCHEMA_OF_ARROW.empty_table(), *map(_plain, parts)])
-        if not self.every:
+        if not every:
             return _newest(keys)
         return keys.group_by(_DELETION).aggregate([(DELETED_MS, "max")]).rename_columns(_SCHEMA_OF_ARROW.names)
 
-    def add(self, new: DataFrame | pa.Table | None, number: int, staged: StagedFiles, session: Session) -> int:
+    @property
+    def files(self) -> Sequence[tuple[str, int]]:
+        """The path and the size of each file with deleted keys."""
+        return self._lists.files
+
+    def read_file(self, number: int) -> pa.Table:
+        """Return the keys of one of the files, with the sequence and the time of their deletions."""
+        return _read_here(self.store, self.files[number][0])
+
+    @staticmethod
+    def write_keys(store: LogStore, folder: str, keys: pa.Table) -> tuple[str, int]:
+        """Write keys that are deleted now into a new file, and return its path and its size."""
+        now = pa.repeat(pa.scalar(current_ms()), len(keys))
+        return _write_here(store, folder, keys.append_column(DELETED_MS, now))
+
+    def add(
+        self, new: DataFrame | pa.Table | WrittenKeys | None, number: int, staged: StagedFiles, session: Session
+    ) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
 
         Args:
@@ -157,7 +192,10 @@ class KeyLists:
             staged: Deletes the files if the commit is not made.
         """
         store, known = self.store, self._lists
-        if new is not None:
+        if isinstance(new, WrittenKeys):
+            staged.add_undo(partial(discard_folder, store, new.folder))
+            known = _Lists((*known.files, *new.files), known.lists + 1)
+        elif new is not None:
             files, count = known.files, known.lists + 1
             folder = f"{self.folder}/{uuid.uuid4().hex}"
             staged.add_undo(partial(discard_folder, store, folder))
@@ -227,7 +265,7 @@ def iceberg_head(properties: Mapping[str, str], location: str) -> int:
 
 
 def record_deleted_keys(
-    lists: KeyLists, new: DataFrame | pa.Table | None, view: Snapshot, staged: StagedFiles, spark: Session
+    lists: KeyLists, new: DataFrame | pa.Table | WrittenKeys | None, view: Snapshot, staged: StagedFiles, spark: Session
 ) -> tuple[Txn, ...]:
     """Write the keys that a batch deletes, and return the transaction identifier for its commit; see `KeyLists.add`.
 

@@ -1,8 +1,8 @@
-"""History, decided in this process with Arrow: which events of a key are versions of its row, and until when.
+"""The events of keys in their order, and history: which events of a key are versions of its row, and until when.
 
 An event of a key is a record, a row of the table, or a deletion that the table remembers. If several events of a key
 have the same sequence, one of them counts. Unless it deletes, it is a version that is valid until the next event of
-its key. `widen.changes.keyed_frames` does the same for frames that Arrow cannot compare or write as Spark does.
+its key.
 
 Source: docs/guide/keys.md#history
 """
@@ -10,14 +10,15 @@ Source: docs/guide/keys.md#history
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.changes.key_columns import split_sequences, values_of_order
-from widen.changes.keyed_files import NewRows, Places, count_true
+from widen.changes.keyed_files import NewRows, Places, RowPart, count_true
 from widen.errors import SequenceRepeated
 from widen.evolution.key_rules import KeyCounts, KeyRules, find_order, find_places, format_paths
 from widen.files.arrow_types import count_up, one_array, to_arrow
@@ -36,7 +37,7 @@ class Events:
 
     Args:
         key: The number of the key of each event.
-        order: When it is, as a number.
+        order: When it is, as a number; below zero for a row of the table without a sequence.
         is_delete: Whether it deletes.
         sides: How many are records, rows and deletions.
     """
@@ -57,6 +58,8 @@ class Versions:
             numbers.
         removed: Which rows of the table are removed.
         gone: The records that delete, by their numbers.
+        kept: For fields that versions keep of the version before: of each event of `rows`, the event that has the
+            value.
     """
 
     counts: KeyCounts
@@ -65,35 +68,31 @@ class Versions:
     ends: pa.Array
     removed: pa.Array
     gone: pa.Array
+    kept: Mapping[str, pa.Array]
 
 
 def number_orders(parts: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Return the sorted distinct values of several arrays, and the index of each value among them."""
+    """Return the sorted distinct values of several arrays, and the index of each value among them; -1 for null."""
     whole = pa.concat_arrays(parts)
-    distinct = pc.unique(whole)
+    distinct = pc.unique(whole).drop_null()
     distinct = distinct.take(pc.sort_indices(distinct))
-    return distinct, pc.index_in(whole, value_set=distinct).cast(pa.int64())
+    return distinct, pc.fill_null(pc.index_in(whole, value_set=distinct, skip_nulls=True).cast(pa.int64()), -1)
 
 
-RankContents = Callable[[pa.Array, pa.Array], "pa.Array | None"]
+RankContents = Callable[[pa.Array, pa.Array], pa.Array]
 """Ranks events by their contents, given their indexes and the numbers of their groups (one key and sequence each)."""
 
 
-def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -> pa.Table | None:
+def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -> pa.Table:
     """Sort events by key and sequence; among equal ones the event that counts comes first.
 
     Args:
-        rank_contents: Compares records and rows with the same key and sequence. Returns None if there are too many.
-
-    Returns:
-        None if only Spark can compare the contents of so many.
+        rank_contents: Compares records and rows with the same key and sequence.
     """
     ordered = _order(events)
     ties = _find_ties(ordered)
     if len(ties):
         ranks = rank_contents(ties["event"], ties["moment"])
-        if ranks is None:
-            return None
         at = pc.index_in(count_up(len(events.key), 0, pa.uint64()), value_set=ties["event"])
         ordered = _order(events, pc.fill_null(ranks.take(at), 0))
     if rules.is_strict:
@@ -175,52 +174,51 @@ class RowTimes:
     since: pa.Array | None = None
 
 
-HashTracked = Callable[[pa.Array], pa.Array]
-"""Returns a hash of the tracked fields of events, given their numbers."""
+HashTracked = Callable[[pa.Array, Mapping[str, pa.Array]], pa.Array]
+"""Returns a hash of the tracked fields of events, given their numbers, and the event that has each kept value."""
 
 
 def decide_versions(
-    events: Events, ordered: pa.Table, times: RowTimes, hash_tracked: HashTracked | None = None
+    events: Events,
+    ordered: pa.Table,
+    times: RowTimes,
+    hash_tracked: HashTracked | None = None,
+    unchanged: Mapping[str, pa.Array] = MappingProxyType({}),
 ) -> Versions:
     """Return what the records among some events do.
 
     Args:
         ordered: What `order_events` returns.
         hash_tracked: None if every event is a version.
+        unchanged: For fields that versions keep of the version before, which events do, among records and rows.
     """
     first_row = events.sides[_BATCH]
     winners = ordered.filter(ordered["is_first"])
     key, order, side, event = (one_array(winners[name]) for name in ("key", "order", "side", "event"))
     is_delete, has_next = pc.equal(one_array(winners["is_delete"]), 1), pc.equal(key[1:], key[:-1])
+    is_batch, is_version = pc.equal(side, _BATCH), pc.invert(is_delete)
+    sources = _find_sources(key, event, is_delete, unchanged)
     ends = pa.concat_arrays([pc.if_else(has_next, order[1:], pa.scalar(None, pa.int64())), pa.nulls(1, pa.int64())])
     starts = order
     if hash_tracked is not None:
         is_pair = pc.and_(has_next, pc.invert(pc.or_(is_delete[1:], is_delete[:-1])))
-        goes_on = _find_updates(event, is_pair, hash_tracked)
+        goes_on = _find_updates(event, is_pair, hash_tracked, sources)
         starts = _first_of_runs(order, goes_on)
         # An event whose version the next one updates stays as a row that is never valid.
         is_updated = pa.concat_arrays([goes_on[1:], pa.array([False])])
         starts, ends = pc.if_else(is_updated, order, starts), pc.if_else(is_updated, order, ends)
     was_version = pa.concat_arrays([pa.array([False]), pc.and_(has_next, pc.invert(is_delete[:-1]))])
-    is_batch, is_version = pc.equal(side, _BATCH), pc.invert(is_delete)
-    # A row of the table stays as it is if it still ends when it did.
+    # A row of the table stays as it is if it still ends when it did, and keeps no value of a record.
     rows = pc.subtract(event.cast(pa.int64()), first_row)
     rows = pc.if_else(pc.equal(side, _TABLE), rows, pa.scalar(None, pa.int64()))
-    was_open, was_end = times.is_open.take(rows), times.until.cast(pa.int64()).take(rows)
-    stays = pc.if_else(was_open, ends.is_null(), pc.fill_null(pc.equal(was_end, ends), False))
-    if times.since is not None:
-        stays = pc.and_(stays, pc.equal(times.since.cast(pa.int64()).take(rows), starts))
-    stays = pc.fill_null(stays, False)
-    is_written = pc.and_(is_version, pc.invert(stays))
-    kept = rows.filter(stays)
-    of_table = events.key.slice(first_row, events.sides[_TABLE])
-    had_row = pc.is_in(key, value_set=pc.unique(of_table))
-    of_versions = key.filter(is_version)
-    after = pa.concat_arrays([of_versions, pa.nulls(1, pa.int64())])[1:]
-    is_newest = pc.fill_null(pc.not_equal(of_versions, after), True)
-    is_insert = pc.and_(is_batch.filter(is_version), pc.and_(is_newest, pc.invert(had_row.filter(is_version))))
-    inserted, deletes = count_true(is_insert), pc.and_(is_batch, is_delete)
+    stays = _find_unmoved(times, rows, starts, ends)
+    for each in sources.values():
+        stays = pc.and_(stays, pc.fill_null(pc.greater_equal(each, first_row), True))
+    is_written, kept_rows = pc.and_(is_version, pc.invert(stays)), rows.filter(stays)
+    deletes = pc.and_(is_batch, is_delete)
     deleted = count_true(pc.and_(deletes, was_version))
+    of_table = events.key.slice(first_row, events.sides[_TABLE])
+    inserted = _count_inserts(key.filter(is_version), is_batch.filter(is_version), of_table)
     counts = {
         "inserted": inserted,
         "updated": count_true(pc.and_(is_batch, is_version)) - inserted,
@@ -233,12 +231,63 @@ def decide_versions(
         event.filter(is_written),
         starts.filter(is_written),
         ends.filter(is_written),
-        pc.invert(pc.is_in(count_up(events.sides[_TABLE]), value_set=kept)),
+        pc.invert(pc.is_in(count_up(events.sides[_TABLE]), value_set=kept_rows)),
         event.filter(deletes),
+        {name: each.filter(is_written) for name, each in sources.items()},
     )
 
 
-def _find_updates(event: pa.Array, is_pair: pa.Array, hash_tracked: HashTracked) -> pa.Array:
+def _find_unmoved(times: RowTimes, rows: pa.Array, starts: pa.Array, ends: pa.Array) -> pa.Array:
+    """Return which events are rows of the table whose validity stays the same.
+
+    Args:
+        rows: The number of the row of each event; null for other events.
+    """
+    was_open, was_end = times.is_open.take(rows), times.until.cast(pa.int64()).take(rows)
+    stays = pc.if_else(was_open, ends.is_null(), pc.fill_null(pc.equal(was_end, ends), False))
+    if times.since is not None:
+        stays = pc.and_(stays, pc.equal(times.since.cast(pa.int64()).take(rows), starts))
+    return pc.fill_null(stays, False)
+
+
+def _count_inserts(key: pa.Array, is_batch: pa.Array, of_table: pa.Array) -> int:
+    """Return how many keys that the table does not have get their newest version from the batch.
+
+    Args:
+        key: The key of each version.
+        of_table: The keys of the rows of the table.
+    """
+    after = pa.concat_arrays([key, pa.nulls(1, pa.int64())])[1:]
+    is_newest = pc.fill_null(pc.not_equal(key, after), True)
+    is_known = pc.is_in(key, value_set=pc.unique(of_table))
+    return count_true(pc.and_(is_batch, pc.and_(is_newest, pc.invert(is_known))))
+
+
+def _find_sources(
+    key: pa.Array, event: pa.Array, is_delete: pa.Array, unchanged: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Return the event that has the value of each kept field: the last one of its key that does not keep it.
+
+    Null where an event has its own value, or where there is none to keep: after a deletion, or at first.
+    """
+    if not unchanged or not len(key):
+        return {}
+    at = count_up(len(key))
+    is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(key[1:], key[:-1])])
+    life = pc.fill_null_forward(pc.if_else(pc.or_(is_first, is_delete), at, pa.scalar(None, pa.int64())))
+    sources = {}
+    for name, flags in unchanged.items():
+        is_kept = pc.fill_null(flags.take(pc.if_else(pc.less(event, len(flags)), event, None)), False)
+        has_own = pc.invert(pc.or_(is_kept, is_delete))
+        last = pc.fill_null_forward(pc.if_else(has_own, at, pa.scalar(None, pa.int64())))
+        has_source = pc.and_(is_kept, pc.fill_null(pc.greater_equal(last, life), False))
+        sources[name] = event.take(pc.if_else(has_source, last, pa.scalar(None, pa.int64())))
+    return sources
+
+
+def _find_updates(
+    event: pa.Array, is_pair: pa.Array, hash_tracked: HashTracked, sources: Mapping[str, pa.Array]
+) -> pa.Array:
     """Return which events only update the version before them.
 
     Args:
@@ -250,7 +299,7 @@ def _find_updates(event: pa.Array, is_pair: pa.Array, hash_tracked: HashTracked)
     asked = event.filter(is_asked)
     if not len(asked):
         return pa.repeat(pa.scalar(False), len(event))
-    words = hash_tracked(asked)
+    words = hash_tracked(asked, {name: each.filter(is_asked) for name, each in sources.items()})
     at = pc.cumulative_sum(is_asked.cast(pa.int64()))
     at = pc.subtract(at, 1)
     is_same = pc.equal(words.take(at[1:].filter(is_pair)), words.take(at[:-1].filter(is_pair)))
@@ -268,7 +317,7 @@ def _first_of_runs(order: pa.Array, goes_on: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class VersionRows:
-    """Versions of rows with their validity.
+    """The validity of versions of rows.
 
     Args:
         start: When each version starts, as returned by `widen.changes.key_columns.OrderColumns.comparable`.
@@ -276,40 +325,30 @@ class VersionRows:
         schema: The columns of the table.
     """
 
-    places: Places
     start: pa.Array
     end: pa.Array
     schema: StructType
     rules: KeyRules
 
-    def to_new_rows(self, scan: FileScan) -> NewRows:
+    def to_new_rows(self, places: Places, scan: FileScan) -> NewRows:
         """Return how the rows are read.
 
         Args:
+            places: Where the values of each version are.
             scan: Reads every column.
         """
-        return NewRows(len(self.start), partial(self._read, scan))
+        return NewRows(len(self.start), [RowPart(partial(self._read, places, scan))])
 
-    def _read(self, scan: FileScan) -> Iterator[pa.Table]:
-        places = self.places
-        table = {"file": places.file, "position": places.position, "start": self.start, "end": self.end}
-        ordered = pa.table(table).sort_by([("file", "ascending"), ("position", "ascending")])
-        (rows,) = ordered.combine_chunks().to_batches()
-        runs, first = pc.run_end_encode(rows["file"]), 0
-        for number, last in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            own = rows.slice(first, last - first)
-            first = last
-            for positions, found in scan.read_located(places.adds[number]):
-                at = pc.index_in(positions, value_set=own["position"])
-                if at.null_count < len(at):
-                    chosen = own.take(at.drop_null())
-                    yield self._with_times(found.filter(at.is_valid()), chosen["start"], chosen["end"])
+    def _read(self, places: Places, scan: FileScan) -> Iterator[pa.Table]:
+        for at, rows in places.read_parts(scan):
+            yield replace(self, start=self.start.take(at), end=self.end.take(at)).with_times(rows)
 
-    def _with_times(self, rows: pa.Table, start: pa.Array, end: pa.Array) -> pa.Table:
-        values = columns_of_order(self.schema, self.rules.times(VALID_FROM), start)
-        values |= columns_of_order(self.schema, self.rules.times(VALID_TO), end)
+    def with_times(self, rows: pa.Table) -> pa.Table:
+        """Return the values of versions with their validity."""
+        values = columns_of_order(self.schema, self.rules.times(VALID_FROM), self.start)
+        values |= columns_of_order(self.schema, self.rules.times(VALID_TO), self.end)
         flags = [field.name for field in self.schema if source_key(field) == IS_CURRENT and field.type == BOOLEAN]
-        values |= {name: end.is_null() for name in flags[:1]}
+        values |= {name: self.end.is_null() for name in flags[:1]}
         for at, field in enumerate(self.schema):
             if field.name in values:
                 rows = rows.set_column(at, rows.schema.field(at), values[field.name])

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from widen.changes.iceberg_write import (
     copy_unmarked,
     with_keys,
 )
+from widen.changes.keyed_files import RowPart
 from widen.changes.merge import refuse_several_matches
 from widen.changes.overwrite import MATCH, ReplacedRows, key_predicate, semi_join_keys
 from widen.errors import AmbiguousMerge, JobFailed
@@ -175,7 +176,7 @@ class RowChange:
         deleted = deleted_positions(self.source, touched)
         if deleted is None:
             raise NotLocal("it copies the files of the table")
-        added = [_filled(held.added, self.writer.schema)] if len(held.added) else []
+        added = [RowPart(partial(iter, [_filled(held.added, self.writer.schema)]))] if len(held.added) else []
         changed = ChangedRows(held.replaced(touched), added)
         if self.marks:
             return self._mark_held(held, touched, changed, deleted, staged)

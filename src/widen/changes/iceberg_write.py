@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
 from widen.changes.iceberg_vectors import mark_deleted, marks_rows
-from widen.changes.keyed_files import KeyedTable
+from widen.changes.keyed_files import KeyedTable, RowPart
 from widen.changes.keyed_load import LocalMerge
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
@@ -59,6 +59,7 @@ from widen.iceberg.table_commit import (
 )
 from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import StagedFiles, discard_folder
+from widen.log.log_store import LogStore
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add
@@ -287,6 +288,10 @@ class IcebergFiles(KeyedTable):
         return self.writer.schema
 
     @property
+    def store(self) -> LogStore:
+        return self.writer.store
+
+    @property
     def can_write_rows(self) -> bool:
         return not self.writer.find_obstacle()
 
@@ -337,10 +342,7 @@ class IcebergFiles(KeyedTable):
         if not copied:
             return kept
         scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
-        rest = (file for file in scan.files if len(merge.losers[file.path]) < file.rows)
-        if sum(file.size_bytes for file in rest) > COPIED_BYTES:
-            return None
-        added = () if merge.new_rows is None else merge.new_rows.read()
+        added = () if merge.new_rows is None else merge.new_rows.parts
         rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
         return None if rows is None else [*kept, *rows]
 
@@ -353,8 +355,6 @@ class IcebergFiles(KeyedTable):
             gone = {path: rows | self._deleted.get(path, BitMap64()) for path, rows in merge.removed.items()}
             marked = mark_deleted(self.source, self.writer, touched, gone, staged)
             return ReplacedFiles(marked.removed, vectors=marked.vectors)
-        if not can_copy_here(self.source, self.writer, touched):
-            return None
         copies = copy_unmarked(self.source, self.writer, touched, merge.removed)
         if copies is None:
             return None
@@ -495,12 +495,11 @@ def copy_unmarked(
     columns = columns_by_file(source, writer.schema, replace(scan, files=tuple(files)))
     if columns is None:
         return None
-    changed, added = changed or ChangedRows({}), changed.added if changed else ()
+    changed = changed or ChangedRows({})
     lineage = dict[str, Lineage]()
     if has_ids:
         first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
         lineage = {file.path: Lineage(first.get(file.path), file.sequence) for file in files}
-        added = map(with_new_lineage, added) if added else ()
     together: Callable[[ScannedFile], str] = _all
     if arrange is not None:
         together = partial(_partition_of, f"{source.point.metadata.default_spec_id}:")
@@ -520,8 +519,11 @@ def copy_unmarked(
     ]
     tasks = writers or max(1, min(len(copied), 1 + sum(file.size_bytes for file in copied) // CHANGE_TASK_BYTES))
     shares = [copied[at::tasks] for at in range(tasks)]
-    if added:
-        shares[0].append(_CopiedFile("", 0, writer.schema, BitMap64(), added=added))
+    for at, (read, size) in enumerate(changed.added):
+        added = partial(_read_with_lineage, read) if has_ids else read
+        # Large parts are written side by side.
+        shares += [[]] if at and len(shares) <= at else []
+        shares[at % len(shares)].append(_CopiedFile("", size, writer.schema, BitMap64(), added=added))
     copier = FileCopier(
         writer.store,
         partial(_read_copied, source.io, writer.new_layout().schema),
@@ -546,11 +548,11 @@ class ChangedRows:
 
     Args:
         replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
-        added: New rows, some at a time, in the columns of the table.
+        added: New rows, in the columns of the table.
     """
 
     replaced: Mapping[str, pa.RecordBatch]
-    added: Iterable[pa.Table] = ()
+    added: Sequence[RowPart] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -561,7 +563,7 @@ class _CopiedFile:
         columns: Its columns; see `widen.files.iceberg_columns.read_unmarked`.
         gone: The positions of the rows that the copy lacks.
         replaced: See `ChangedRows`.
-        added: Rows instead of a file.
+        added: Returns rows instead of those of a file.
         lineage: What its rows inherit, in a table whose rows have ids.
         together: Equal for files whose rows are sorted, and written, together.
     """
@@ -571,7 +573,7 @@ class _CopiedFile:
     columns: StructType
     gone: BitMap64
     replaced: pa.RecordBatch | None = None
-    added: Iterable[pa.Table] = ()
+    added: Callable[[], Iterable[pa.Table]] | None = None
     lineage: Lineage | None = None
     together: str = ""
 
@@ -590,10 +592,14 @@ def _partition_of(current: str, file: ScannedFile) -> str:
 
 
 def _read_copied(io: FileIO, schema: pa.Schema, file: _CopiedFile) -> Iterator[pa.Table]:
-    if not file.path:
-        return (rows.cast(schema) for rows in file.added)
+    if file.added is not None:
+        return (rows.cast(schema) for rows in file.added())
     tables = read_unmarked(io, file.columns, file.path, file.gone, file.replaced, file.lineage)
     return (rows.cast(schema) for rows in tables)
+
+
+def _read_with_lineage(read: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
+    return map(with_new_lineage, read())
 
 
 def _open_copies(layout: IcebergLayout, _: _CopiedFile, job: str) -> IcebergWriters:

@@ -8,21 +8,23 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 import operator
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 from typing import Protocol as Interface
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.errors import InvalidOption
 from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
+from widen.files.deleted_rows import to_bitmap
 from widen.frames.parquet_writer import find_obstacle
 from widen.frames.scan import location_key
 from widen.limits import KEYED_BYTES
 from widen.log.file_list import filter_files, to_adds
+from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.types import Field, StructType
 from widen.proof.column_digests import hash_values
@@ -40,6 +42,10 @@ class KeyedTable(Interface):
     @property
     def old_schema(self) -> StructType | None:
         """The columns before it; None if the table does not exist yet."""
+
+    @property
+    def store(self) -> LogStore:
+        """The files of the table, among which tasks stage what they decide."""
 
     @property
     def can_write_rows(self) -> bool:
@@ -84,6 +90,10 @@ class DeltaFiles(KeyedTable):
         return None if self.snapshot is None else self.snapshot.schema
 
     @property
+    def store(self) -> LogStore:
+        return self.view.store
+
+    @property
     def can_write_rows(self) -> bool:
         return not find_obstacle(self.view.configuration)
 
@@ -107,16 +117,32 @@ class NewRows:
 
     Args:
         count: Their number.
-        read: Yields them some at a time, in the columns of the table. May raise `NotLocal`.
+        parts: Each is written by one task. Picklable if there are several.
     """
 
     count: int
-    read: Callable[[], Iterator[pa.Table]]
+    parts: Sequence[RowPart]
 
     @staticmethod
     def of(rows: pa.Table) -> NewRows:
         """Return rows that this process holds."""
-        return NewRows(len(rows), lambda: iter([rows]))
+        return NewRows(len(rows), [RowPart(partial(iter, [rows]))])
+
+    def read(self) -> Iterator[pa.Table]:
+        """Yield the rows some at a time."""
+        return (rows for part in self.parts for rows in part.read())
+
+
+class RowPart(NamedTuple):
+    """Rows in the columns of the table.
+
+    Args:
+        read: Yields them some at a time. May raise `NotLocal`.
+        size_bytes: About how many bytes they have in files, where tasks should write many of them.
+    """
+
+    read: Callable[[], Iterator[pa.Table]]
+    size_bytes: int = 0
 
 
 # Read the records of a batch and the rows of a table in full, and compare them.
@@ -124,35 +150,76 @@ class NewRows:
 
 _ENCODED_ROWS = 65_536
 
-_MOST_TIES = 50_000
-"""Up to this many records with one sequence, this process writes them as texts."""
+
+class TooLarge(NotLocal):
+    """This process cannot hold what a decision needs; tasks can decide the keys in buckets."""
+
+
+class Contents(Interface):
+    """Reads records and rows, each by the number of its file and its position there."""
+
+    most_texts: int
+    """Up to this many records with one sequence are written as texts at once."""
+
+    def read_parts(self, file: pa.Array, position: pa.Array, scan: FileScan) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield rows some at a time, with their numbers among those that are asked for.
+
+        Raises:
+            NotLocal: only Spark can read a file exactly.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents(Contents):
+    """What is in files.
+
+    Args:
+        adds: The files by their numbers.
+    """
+
+    adds: Sequence[Add]
+    most_texts: int = 50_000
+
+    def read_parts(self, file: pa.Array, position: pa.Array, scan: FileScan) -> Iterator[tuple[pa.Array, pa.Table]]:
+        for number in pc.unique(file).to_pylist():
+            is_here = pc.equal(file, number)
+            wanted, places = position.filter(is_here), pc.indices_nonzero(is_here)
+            for positions, rows in scan.read_located(self.adds[number]):
+                found = pc.is_in(wanted, value_set=positions)
+                if pc.any(found).as_py():
+                    at = pc.index_in(wanted.filter(found), value_set=positions)
+                    yield places.filter(found), rows.take(at)
+
+    def size_of(self, file: pa.Array) -> int:
+        """Return the size of some files in bytes."""
+        return sum(self.adds[number].size for number in pc.unique(file).to_pylist())
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Records of some files, each by the number of its file and its position there."""
+    """Records and rows, each by the number of its file and its position there."""
 
-    adds: Sequence[Add]
+    contents: Contents
     file: pa.Array
     position: pa.Array
 
+    def read_parts(self, scan: FileScan) -> Iterator[tuple[pa.Array, pa.Table]]:
+        """Yield the rows some at a time, with their numbers among the places."""
+        return self.contents.read_parts(self.file, self.position, scan)
+
     def read(self, scan: FileScan) -> pa.Table:
-        """Return the records, in the sequence of the places.
+        """Return the rows, in the sequence of the places.
 
         Raises:
-            NotLocal: they are in too many files, or only Spark can read a file exactly.
+            TooLarge: they are in too many files.
+            NotLocal: only Spark can read a file exactly.
         """
-        numbers = pc.unique(self.file).to_pylist()
-        if sum(self.adds[number].size for number in numbers) > KEYED_BYTES:
-            raise NotLocal("the records are in many files")
+        if isinstance(self.contents, FileContents) and self.contents.size_of(self.file) > KEYED_BYTES:
+            raise TooLarge("the records are in many files")
         parts, order = [scan.arrow_schema.empty_table()], [pa.array([], pa.uint64())]
-        for number in numbers:
-            is_here = pc.equal(self.file, number)
-            wanted, places = self.position.filter(is_here).cast(pa.uint64()), pc.indices_nonzero(is_here)
-            for positions, rows in scan.read_located(self.adds[number]):
-                at = pc.index_in(wanted, value_set=positions)
-                parts.append(rows.take(at.drop_null()))
-                order.append(places.filter(at.is_valid()))
+        for at, rows in self.read_parts(scan):
+            parts.append(rows)
+            order.append(at.cast(pa.uint64()))
         return pa.concat_tables(parts).take(pc.sort_indices(pa.concat_arrays(order))).combine_chunks()
 
 
@@ -167,30 +234,19 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
         yield batch.serialize().to_pybytes()
 
 
-def content_texts(places: Places, scan: FileScan, columns: Sequence[Field]) -> pa.Array | None:
-    """Return records as texts to sort by, like `widen.changes.key_expressions.with_order`.
+def content_texts(rows: pa.Table, columns: Sequence[Field]) -> pa.Array:
+    """Return the contents of records as texts to sort by: JSON, with the columns in the order of their names.
 
     Args:
-        scan: Reads the columns that records may differ in.
-        columns: These columns.
-
-    Returns:
-        None if there are many.
-
-    Raises:
-        NotLocal: only Spark writes a value so.
+        columns: The columns that records may differ in.
     """
-    if len(places.position) > _MOST_TIES:
-        return None
     fields = StructType(tuple(sorted(columns, key=lambda field: field.name)))
-    try:
-        texts = record_texts(fields, places.read(scan).select(fields.names))
-    except InvalidOption:  # a type that Arrow does not have
-        return None
-    if any("\\u00" in text for text in texts):
-        raise NotLocal("Spark escapes control characters in another case")
-    # Spark compares the bytes of strings.
-    return pa.array([text.encode() for text in texts], pa.binary())
+    texts = [text.encode() for part in _parts(rows.select(fields.names)) for text in record_texts(fields, part)]
+    return pa.array(texts, pa.binary())
+
+
+def _parts(rows: pa.Table) -> Iterator[pa.Table]:
+    return (pa.Table.from_batches([batch]) for batch in rows.combine_chunks().to_batches(_ENCODED_ROWS))
 
 
 def hash_rows(rows: pa.Table) -> pa.Array:
@@ -204,12 +260,8 @@ def count_true(flags: pa.Array) -> int:
     return int(pc.sum(flags).as_py() or 0)
 
 
-def positions_by_file(
-    file: pa.Array, position: pa.Array, chosen: pa.Array, names: Sequence[str]
-) -> dict[str, BitMap64]:
-    """Return the positions of the chosen rows by the key of their file."""
-    bitmaps: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+def positions_by_file(file: pa.Array, position: pa.Array, chosen: pa.Array) -> dict[int, BitMap64]:
+    """Return the positions of the chosen rows by the number of their file."""
     file, position = file.filter(chosen), position.filter(chosen)
-    for number in pc.unique(file).to_pylist():
-        bitmaps[names[number]] = BitMap64(position.filter(pc.equal(file, number)).to_pylist())
-    return dict(bitmaps)
+    numbers = pc.unique(file).to_pylist()
+    return {number: to_bitmap(position.filter(pc.equal(file, number))) for number in numbers}

@@ -82,7 +82,7 @@ _SIDE, _ROW, _ACTION, _APPLIED, _IS_WINNER, _NEXT = (
 )
 _WRITES, _REMOVES, _HAD_ROW = "__widen_writes", "__widen_removes", "__widen_had"
 _RESCUED = "__widen_rescued"
-"""What the rescue column has of each field of an event; see `_RescueColumn.find`."""
+"""What the rescue column has of each field of an event; see `_RescuedFrames.find`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _patched(
     defaults: Mapping[str, Column],
 ) -> DataFrame:
     """Return the new row of each key in `_ROW`, with the number of records of the batch that it is made of."""
-    rescue = _RescueColumn.of(schema)
+    rescue = _RescuedFrames.of(schema)
     row = F.struct(*(F.col(quote_name(name)) for name in schema.names)).alias(_ROW)
     order = (NUMBER, TEXT, IS_DELETE, CONTENT)
     found = F.lit(None).cast("array<string>").alias(_RESCUED) if rescue is None else rescue.find().alias(_RESCUED)
@@ -274,7 +274,7 @@ def _merge(
     """Yield the columns of a record on top of a row. The columns of one field are one value.
 
     Args:
-        rescued: What the rescue column of the record holds for each field, by path; see `_RescueColumn.by_path`.
+        rescued: What the rescue column of the record holds for each field, by path; see `_RescuedFrames.by_path`.
         above: The path of the record in the row.
     """
     for each in schema:
@@ -320,7 +320,7 @@ _RECORD, _MAP, _VALUE = "record", "map", "value"
 
 
 @dataclass(frozen=True, slots=True)
-class _RescueColumn:
+class _RescuedFrames:
     """The values of partial records that no column holds.
 
     Args:
@@ -334,11 +334,11 @@ class _RescueColumn:
     places: tuple[Path, ...]
 
     @staticmethod
-    def of(schema: StructType) -> _RescueColumn | None:
+    def of(schema: StructType) -> _RescuedFrames | None:
         column = role_field(schema, RESCUED)
         if column is None:
             return None
-        return _RescueColumn(column.name, schema, tuple(_columns_by_path(schema)))
+        return _RescuedFrames(column.name, schema, tuple(_columns_by_path(schema)))
 
     def find(self) -> Column:
         """Return for each path whether the column has a record of the field, or another value; null for nothing."""

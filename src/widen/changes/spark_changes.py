@@ -9,11 +9,11 @@ Source: PROTOCOL.md#add-file-and-remove-file, #deletion-vectors
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from errno import EDQUOT, ENOSPC
-from functools import reduce
+from functools import partial, reduce
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -38,18 +38,30 @@ from widen.changes.change_data_writer import (
     write_rows_and_changes,
 )
 from widen.changes.delta_copies import copy_without_positions
+from widen.changes.keyed_files import NewRows, RowPart
 from widen.errors import EngineUnsuitable, InvalidOption, StorageError
 from widen.files.data_reader import NotLocal
-from widen.files.data_writer import codec_of, to_partitioned_add
+from widen.files.data_writer import (
+    PARTS,
+    PartFile,
+    TableSink,
+    codec_of,
+    to_part_rows,
+    to_partitioned_add,
+    write_rows,
+)
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
 from widen.frames.parquet_writer import table_sink
 from widen.limits import BROADCAST_ROWS
+from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.types import quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.file_statistics import count_written_rows
+from widen.spark.engine import run_task, start_tasks
 from widen.spark.errors import translate_spark_errors, unpersist
+from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F
 
 # How rows change, by what the table allows. The result says which files go, which come, and which get vectors.
@@ -386,8 +398,8 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
     )
 
 
-def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> list[Add] | None:
-    """Write rows with the columns of the table in this process; None if Arrow cannot.
+def write_new_rows(context: ChangeContext, new: NewRows, job: str) -> list[Add] | None:
+    """Write rows with the columns of the table in this process, or in tasks where there are many; None if Arrow cannot.
 
     Args:
         job: The folder of the files.
@@ -398,17 +410,34 @@ def write_here(context: ChangeContext, rows: Iterable[pa.Table], job: str) -> li
         sink = table_sink(context.store, context.configuration, job, codec_of(context.session))
     except (InvalidOption, EngineUnsuitable):  # a type that Arrow does not have, or a rule that only Spark checks
         return None
-    writer = sink.open(pa.schema([]))
+    numbers = start_tasks(context.session, len(new.parts)) if len(new.parts) > 1 else None
     try:
-        for batch in (batch for each in rows for batch in each.to_batches()):
-            writer.write(batch)
-        return [to_partitioned_add(sink.layout.split, part) for part in writer.close()]
-    except (NotLocal, pa.ArrowException):  # Spark may write them, or says what is wrong
-        writer.discard()
-        return None
+        if numbers is None:
+            written = run_task(partial(_write_parts, sink, new.parts), [0])
+        else:
+            with translate_spark_errors():
+                written = numbers.mapInArrow(partial(_write_parts, sink, new.parts), PARTS).toArrow()
     except BaseException:
-        writer.discard()
+        discard_folder(context.store, job)
         raise
+    parts = [PartFile(**row) for row in written.to_pylist()]
+    if any(part.size_bytes < 0 for part in parts):
+        discard_folder(context.store, job)
+        return None
+    if numbers is not None:  # Spark may have run a task twice
+        discard_folder(context.store, job, but={part.path for part in parts})
+    return [to_partitioned_add(sink.layout.split, part) for part in parts]
+
+
+def _write_parts(
+    sink: TableSink, parts: Sequence[RowPart], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        try:
+            yield from write_rows(sink, (batch for rows in parts[number].read() for batch in rows.to_batches()))
+        except (NotLocal, pa.ArrowException):  # raised, it would be the error of a Spark job
+            yield to_part_rows([PartFile("", -1, "")])
 
 
 def ensure_space(store: LogStore, error: Exception) -> None:

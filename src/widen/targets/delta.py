@@ -540,9 +540,6 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         self, spark: Session, result: BatchResult, lists: KeyLists, staged: StagedFiles
     ) -> KeyedBatch | None:
         """Do the same with Arrow in this process; None if that takes Spark."""
-        from widen.changes.arrow_changes import remove_beside
-        from widen.changes.change_context import ChangeContext, ChangeResult
-        from widen.changes.deleted_keys import record_deleted_keys
         from widen.changes.keyed_files import DeltaFiles
         from widen.changes.keyed_load import decide_here
 
@@ -552,6 +549,20 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         merge = decide_here(spark, table, adds, records, rules, lists, result.deleting)
         if merge is None:
             return None
+        try:
+            return self._apply_merge(spark, result, merge, lists, staged)
+        finally:
+            merge.close()
+
+    def _apply_merge(
+        self, spark: Session, result: BatchResult, merge: LocalMerge, lists: KeyLists, staged: StagedFiles
+    ) -> KeyedBatch | None:
+        """Write what a batch does; None if that takes Spark."""
+        from widen.changes.arrow_changes import remove_beside
+        from widen.changes.change_context import ChangeContext, ChangeResult
+        from widen.changes.deleted_keys import record_deleted_keys
+
+        snapshot, view, adds = self.target.snapshot, self._view, _adds(result)
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)
         own = ChangeContext(spark, view, self.configuration.metadata, selection, concat_files([from_adds(adds)]))
         context = ChangeContext(spark, view, self.configuration.metadata, selection) if snapshot is not None else own
@@ -582,7 +593,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if not merge.losers:
             return result
         from widen.changes.delta_copies import copy_without_positions
-        from widen.changes.spark_changes import write_here
+        from widen.changes.spark_changes import write_new_rows
 
         def new_folder() -> str:
             job = uuid.uuid4().hex
@@ -600,7 +611,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
             ensure_same_count(left, count_written_rows(copies))
         if merge.new_rows is not None:
-            written = write_here(context, merge.new_rows.read(), new_folder())
+            written = write_new_rows(context, merge.new_rows, new_folder())
             if written is None:
                 return None
             ensure_same_count(merge.new_rows.count, count_written_rows(written))

@@ -710,8 +710,13 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         adds = table.to_adds(files)
         deleting = {add.path for add, file in zip(adds, files, strict=True) if file.path in result.deleting}
         merge = decide_here(spark, table, adds, records, rules, lists, deleting)
-        applied = None if merge is None else table.apply(merge, files, staged)
-        if merge is None or applied is None:
+        if merge is None:
+            return None
+        try:
+            applied = table.apply(merge, files, staged)
+        finally:
+            merge.close()
+        if applied is None:
             return None
         added, removed = applied
         kept = {file.path for file in files}

@@ -125,6 +125,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--name": "orders_by_field",
     "--names": "exact",
     "--new-by": "content",
+    "--order": "name",
     "--no-stats": "customer.name",
     "--numbers": "decimal",
     "--older-than": "90d",

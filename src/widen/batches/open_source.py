@@ -27,7 +27,6 @@ from widen.json.record_path import RecordPath
 from widen.limits import DRIVER_FOOTERS, REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
-from widen.model.display import Progress, no_progress
 from widen.model.types import StructType
 from widen.proof.proof_files import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
@@ -54,7 +53,7 @@ from widen.sources.file_ranges import (
     small_ranges,
     why_unreadable,
 )
-from widen.sources.find_files import Keep, ListingOptions, choose_files, find_source, list_new_files
+from widen.sources.find_files import ListingOptions, choose_files, find_source, list_new_files
 from widen.sources.json_frames import (
     JsonFiles,
     ensure_json_options,
@@ -192,19 +191,14 @@ class BatchReader:
         self,
         spark: Session,
         source: FilePath | Sequence[FilePath],
-        *,
-        may_be_empty: bool = False,
-        keep: Keep | None = None,
-        progress: Progress = no_progress,
+        listing: ListingOptions | None = None,
     ) -> SourceFiles:
         """Return the files that paths name.
 
         Args:
             source: Files, directories and patterns.
-            may_be_empty: Whether a source may have no files, or only empty ones.
-            keep: Tells which of the files to return; by default all.
+            listing: Which of the files to return; by default all.
         """
-        listing = ListingOptions(may_be_empty, keep, progress)
         return find_source(spark, to_paths(source), self.format, self.options, listing=listing)
 
     def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:

@@ -297,6 +297,7 @@ def _note_files(compared: FileComparison) -> None:
         (loaded, "left out, because the table has loaded", "dim"),
         (bad if FileState.BAD in out else NO_FILES, _LEFT_OUT_AS_BAD, "dim"),
         (compared.late, "loaded late, after newer files", "dim"),
+        (compared.after, "listed only what comes by name after", "dim"),
         (compared.waiting, "left to the next load, because this one is full", "dim"),
         (NO_FILES if FileState.KNOWN in out else known, "warning: loaded again; --new leaves out", "bold red"),
         (
@@ -361,7 +362,7 @@ def _given_with_new(gate: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-_WITH_NEW = ("new_by", "changed", "park_over_limit")
+_WITH_NEW = ("new_by", "changed", "order", "park_over_limit")
 
 
 def ensure_new(new: bool, options: Mapping[str, object]) -> None:

@@ -43,6 +43,12 @@ class NewFileOptions(TypedDict, total=False):
         default="fail", choices=("fail", "load", "skip"),
         help="With --new: what to do with files whose size or time has changed since they were loaded. fail: load "
         "nothing; load: load them again as a whole; skip: leave them out.")]
+    order: Annotated[str, Option(
+        "With ``new``, which files of an object store are listed: ``any``, or with ``name`` only those whose names "
+        "come after the last one that is loaded, in a store whose names grow. A load without it finds late names.",
+        default="any", choices=("any", "name"),
+        help="With --new: which files of an object store to list. any: all; name: those whose names come after the "
+        "last one loaded. Run it without the option, e.g. once a day, to find late names.")]
 
 
 class LimitOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ import msgspec
 
 from widen.batches.open_source import AnySource, BatchReader, IngestSource
 from widen.batches.text_batch import Batch, ContractReport
-from widen.errors import InvalidConfig, OptionMissing, SourceContentError, TooManyKeys
+from widen.errors import InvalidConfig, InvalidOption, OptionMissing, SourceContentError, TooManyKeys
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import ensure_rules_apply
 from widen.evolution.plan import Plan, mark_returning
@@ -268,7 +268,27 @@ def _build_choice(
     skips_bad = checked.reader.skips_bad_files
     size = BatchSize(options.get("max_files"), options.get("max_bytes"))
     choice = FileChoice(target, is_new=is_new, changed=changes, skips_bad=skips_bad, hash_files=hashes)
-    return replace(choice, own=checked.places, size=size, progress=options["progress"])
+    by_name = _parse_order(options["order"], session, options)
+    return replace(choice, own=checked.places, size=size, by_name=by_name, progress=options["progress"])
+
+
+def _parse_order(order: str, session: Session, options: Mapping[str, Any]) -> bool:
+    """Return whether object stores are listed from the last loaded name on.
+
+    Raises:
+        InvalidOption: it is neither any nor name, or cannot apply.
+        OptionMissing: not only new files are loaded.
+    """
+    if order not in ("any", "name"):
+        raise InvalidOption(option="order", value=order, expected="Must be any or name.")
+    if order == "any":
+        return False
+    if not options["new"]:
+        raise OptionMissing(option="new", expected="order needs new=True (--new).")
+    if options["new_by"] != "path" or not is_local(session):
+        expected = "It needs files that are compared by path, and that are listed without Spark (--engine local)."
+        raise InvalidOption(option="order", value=order, expected=expected)
+    return True
 
 
 # Check a source against a contract; nothing is written.

@@ -21,10 +21,11 @@ from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
 from widen.model.display import Progress, no_progress
 from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
-from widen.sources.find_files import ANY_SIZE, BatchSize, Keep
+from widen.sources.find_files import ANY_SIZE, BatchSize, Keep, ListingOptions
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
 from widen.sources.memory_source import HeldSource, StagedSource
 from widen.sources.places import ensure_other_table, find_table_source
+from widen.sources.remote_files import is_store_folder
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame
 from widen.targets.table_format import IngestTarget, Load, LoadedFile, LoadedFiles, LoadRecord
@@ -78,6 +79,7 @@ class FileChoice:
         hash_files: Adds hashes of the contents of files, to compare files by them; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
         size: How many of the new files a load takes.
+        by_name: Whether object stores are listed from the last loaded name on.
         open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
@@ -89,6 +91,7 @@ class FileChoice:
     comparison: FileComparison = NO_COMPARISON
     own: Mapping[str, str] = field(default_factory=dict)
     size: BatchSize = ANY_SIZE
+    by_name: bool = False
     progress: Progress = no_progress
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
@@ -112,6 +115,13 @@ class FileChoice:
     def keep(self) -> Keep:
         """Tells which files of a listing to load."""
         return self._compared.keep
+
+    def find_last(self, folder: str) -> str | None:
+        """Return the loaded file after whose name a folder of an object store is listed; None to list all."""
+        last = self._compared.loaded.find_last(folder)
+        if last is not None:
+            self._compared.note_after(last)
+        return last
 
     def finish(self) -> None:
         """End a comparison.
@@ -138,7 +148,7 @@ class FileChoice:
 
     def take(self, source: SourceFiles) -> SourceFiles:
         """Return the files that one load takes, and note how many are left to the next."""
-        taken = self.size.take(source.files)
+        taken = self.size.take(source.files, by_name=self.by_name)
         if len(taken) == len(source.files):
             return source
         paths = {file.path for file in taken}
@@ -177,11 +187,16 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
     if table is not None:
         ensure_other_table(table, choice.own)
         return reader.open_table(spark, table)
+    if choice.by_name and not all(map(is_store_folder, to_paths(source))):
+        expected = "It needs folders of object stores, without patterns: other places are listed as a whole."
+        raise InvalidOption(option="order", value="name", expected=expected)
     if choice.is_streamed:
-        files = reader.find_files(spark, source, may_be_empty=True, keep=choice.keep, progress=choice.progress)
+        find_last = choice.find_last if choice.by_name else None
+        files = reader.find_files(spark, source, ListingOptions(True, choice.keep, choice.progress, find_last))
         choice.finish()
     else:
-        files = choice(reader.find_files(spark, source, may_be_empty=choice.is_new, progress=choice.progress))
+        listing = ListingOptions(choice.is_new, progress=choice.progress)
+        files = choice(reader.find_files(spark, source, listing))
     files = choice.take(files)
     if choice.is_new and not any(file.size_bytes for file in files.files):
         return None

@@ -376,6 +376,17 @@ class LoadedFiles:
                     counts[state] += 1
         return [counts[file] for file in files]
 
+    def find_last(self, folder: str) -> str | None:
+        """Return the greatest canonical path below a folder of a file that was loaded; None without one."""
+        prefix = _to_key(folder.rstrip("/")) + b"/"
+        last: bytes | None = None
+        for rows in self._groups_between(prefix, prefix + _ANY_KEY):
+            is_below = pc.and_not(pc.starts_with(rows["key"], prefix), rows["is_bad"])
+            keys = self._counted(rows.filter(is_below))["key"]
+            found = pc.max(keys).as_py() if len(keys) else None
+            last = found if last is None or (found is not None and found > last) else last
+        return None if last is None else last.decode(errors="surrogateescape")
+
     def rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all files, a row group at a time."""
         names = [*columns, "key", "version", "loaded_ms"]

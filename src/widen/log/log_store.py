@@ -115,13 +115,14 @@ class LogStore(FileStore):
         files, inner_path = self._resolve(path)
         return files.find(inner_path)
 
-    def list(self, folder: str) -> Iterator[FileEntry]:
+    def list(self, folder: str, start: str = "") -> Iterator[FileEntry]:
         """Yield every file in a folder of the table and below it, in name order.
 
         Args:
             folder: The path of the folder; an empty string for the whole table. A missing folder is empty.
+            start: The path after which an object store begins; empty to begin with the first file.
         """
-        return iter(self._files.list(folder, deep=True))
+        return iter(self._files.list(folder, deep=True, start=start))
 
     def walk(self, skips: Callable[[str], bool]) -> Iterator[FileEntry]:
         """Yield every file of the table in no order, also files of the local disk that are still being written.

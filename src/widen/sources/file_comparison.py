@@ -72,6 +72,7 @@ class FileComparison:
         late: New, but older than the newest file that is loaded.
         skipped_states: The states whose files are not loaded.
         waiting: New, and left to the next load, because this one is full.
+        after: The last loaded files after whose names object stores were listed, if they were not listed as a whole.
     """
 
     known: FileNames = NO_FILES
@@ -80,6 +81,7 @@ class FileComparison:
     bad: FileNames = NO_FILES
     skipped_states: frozenset[FileState] = frozenset()
     waiting: FileNames = NO_FILES
+    after: FileNames = NO_FILES
 
     @property
     def skipped(self) -> FileNames:
@@ -97,7 +99,9 @@ class FileComparison:
 
     def to_value(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
-        files = {name: getattr(self, name) for name in ("known", "changed", "late", "skipped", "bad", "waiting")}
+        files = {
+            name: getattr(self, name) for name in ("known", "changed", "late", "skipped", "bad", "waiting", "after")
+        }
         counts = {name: each.count for name, each in files.items()}
         return {**{name: list(each.first) for name, each in files.items()}, "counts": counts}
 
@@ -173,7 +177,7 @@ class ComparedFiles:
     """
 
     def __init__(self, loaded: LoadedFiles, skipped_states: frozenset[FileState]) -> None:
-        self._loaded, self._comparison = loaded, FileComparison(skipped_states=skipped_states)
+        self.loaded, self._comparison = loaded, FileComparison(skipped_states=skipped_states)
         self._new: list[pa.RecordBatch] = []
 
     def keep(self, files: pa.RecordBatch) -> pa.Array:
@@ -183,7 +187,7 @@ class ComparedFiles:
             files: The columns of `widen.sources.find_files.FILES`, and ``content`` if the files have hashes.
         """
         by_content = "content" in files.schema.names
-        states = (compare_batch_by_content if by_content else compare_batch)(self._loaded, files)
+        states = (compare_batch_by_content if by_content else compare_batch)(self.loaded, files)
         for state, name in _NAMES.items():
             here = pc.equal(states, pa.scalar(int(state), pa.int8()))
             if count := pc.sum(here).as_py() or 0:
@@ -194,6 +198,10 @@ class ComparedFiles:
         self._new.append(files.filter(pc.equal(states, pa.scalar(0, pa.int8()))).select(["path", "modified_ms"]))
         skipped = pa.array([int(state) for state in self._comparison.skipped_states], pa.int8())
         return pc.invert(pc.is_in(states, value_set=skipped))
+
+    def note_after(self, path: str) -> None:
+        """Note that only names after one were listed."""
+        self._comparison = replace(self._comparison, after=self._comparison.after + FileNames.of(path))
 
     def keep_files(self, files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
         """Compare files, all of which have hashes or none, and return those to load."""
@@ -206,11 +214,11 @@ class ComparedFiles:
 
     def finish(self) -> FileComparison:
         """Return how all files compare."""
-        newest_ms = self._loaded.may_be_newest_ms
+        newest_ms = self.loaded.may_be_newest_ms
         oldest_ms = min((pc.min(each["modified_ms"]).as_py() for each in self._new if each.num_rows), default=newest_ms)
         late = NO_FILES
         if oldest_ms < newest_ms:
-            newest_ms = self._loaded.newest_ms
+            newest_ms = self.loaded.newest_ms
             paths = (each["path"].filter(pc.less(each["modified_ms"], newest_ms)).to_pylist() for each in self._new)
             late = FileNames.of(*(path for some in paths for path in some))
         return replace(self._comparison, late=late)

@@ -71,11 +71,13 @@ class ListingOptions:
     Args:
         may_be_empty: Whether a source may have no files, or only empty ones.
         keep: Tells which of the files to return; None for all.
+        find_last: Finds the path after whose name a folder of an object store is listed; None to list everything.
     """
 
     may_be_empty: bool = False
     keep: Keep | None = None
     progress: Progress = no_progress
+    find_last: Callable[[str], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +111,17 @@ class BatchSize:
         """Whether there is a maximum."""
         return self.max_files is not None or self.max_bytes is not None
 
-    def take(self, files: Sequence[SourceFile]) -> list[SourceFile]:
-        """Return the oldest files that are within the limits."""
+    def take(self, files: Sequence[SourceFile], *, by_name: bool = False) -> list[SourceFile]:
+        """Return the oldest files that are within the limits, or those with the first names."""
         if not self.is_limited:
             return list(files)
-        files = sorted(files, key=lambda file: (file.modified_ms, file.path))
+        files = sorted(files, key=lambda file: (0 if by_name else file.modified_ms, file.path))
         sizes = accumulate(file.size_bytes for file in files)
         count = len(files) if self.max_bytes is None else max(1, sum(size <= self.max_bytes for size in sizes))
         return files[: min(count, self.max_files or count)]
 
 
-ANY_SIZE = BatchSize()
+ANY_SIZE, _ALL_FILES = BatchSize(), ListingOptions()
 
 
 def find_source(
@@ -138,10 +140,10 @@ def find_source(
         options: How to read the files.
         listing: Which of the files to return; by default all.
     """
-    wanted, found = listing or ListingOptions(), Listing()
+    wanted, found = listing or _ALL_FILES, Listing()
     chosen = _ChosenFiles(format, wanted.keep)
     try:
-        for batch in _list_batches(spark, paths, found):
+        for batch in _list_batches(spark, paths, found, wanted):
             chosen.add(batch)
             found.count += batch.num_rows
             if found.count >= BATCH_FILES:
@@ -173,7 +175,9 @@ class Listing:
     count: int = 0
 
 
-def _list_batches(spark: Session, paths: Sequence[str], listing: Listing) -> Iterator[pa.RecordBatch]:
+def _list_batches(
+    spark: Session, paths: Sequence[str], listing: Listing, wanted: ListingOptions
+) -> Iterator[pa.RecordBatch]:
     """Yield the files that paths name, each once."""
     places = _find_local_places(spark, paths)
     if places is not None:
@@ -182,7 +186,7 @@ def _list_batches(spark: Session, paths: Sequence[str], listing: Listing) -> Ite
         listing.folders.update(f"file:{folder}/" for folder in walk.folders)
         listing.is_whole = is_local(spark) and not walk.has_repeated
         return
-    listed = _list_paths(spark, paths)
+    listed = _list_paths(spark, paths, wanted)
     files = drop_repeated(listed)
     listing.is_whole = len(files) == len(listed)
     listing.folders.update(f"{file.path.rpartition('/')[0]}/" for file in files)
@@ -502,10 +506,10 @@ def _find_local_file(path: str) -> SourceFile | None:
 # ---- Spark and object stores -----------------------------------------------------------------------
 
 
-def _list_paths(spark: Session, paths: Sequence[str]) -> list[SourceFile]:
+def _list_paths(spark: Session, paths: Sequence[str], wanted: ListingOptions = _ALL_FILES) -> list[SourceFile]:
     """Return the files that paths name. A path that matches nothing as a pattern may be the name of a file."""
     if is_local(spark):
-        found = [_list_here(spark, path) for path in paths]
+        found = [_list_here(spark, path, wanted) for path in paths]
         if None not in found:
             return sorted((file for some in found for file in some or ()), key=lambda file: file.path)
     spark = require_spark(spark, LISTS)
@@ -523,13 +527,14 @@ def _list_paths(spark: Session, paths: Sequence[str]) -> list[SourceFile]:
     return to_source_files(list_source_files(reader.load([*map(as_literal, paths)])))
 
 
-def _list_here(spark: Session, path: str) -> list[SourceFile] | None:
+def _list_here(spark: Session, path: str, wanted: ListingOptions) -> list[SourceFile] | None:
     """Return the files that a path names, listed by this process; None if Spark has to list them."""
     if not is_store_url(path):
         places = expand_local(path)
         return None if places is None or is_elsewhere(path) else list_local_files(places)
     try:
-        found = list_store_files(path, is_hidden)
+        last = None if wanted.find_last is None else wanted.find_last(path)
+        found = list_store_files(path, is_hidden, after=last or "")
     except StorageError as error:
         if can_start(spark):  # its configuration may have the credentials
             return None

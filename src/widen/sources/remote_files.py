@@ -46,11 +46,17 @@ def is_store_url(path: str) -> bool:
     return _STORE.fullmatch(path) is not None and not _ONLY_SPARK.search(path)
 
 
-def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreFile] | None:
+def is_store_folder(path: str) -> bool:
+    """Return whether a path names one place in an object store that this process can list."""
+    return is_store_url(path) and not _SPECIAL.search(_split(path)[1])
+
+
+def list_store_files(path: str, is_hidden: Callable[[str], bool], *, after: str = "") -> list[StoreFile] | None:
     """Return the files that a URL or a pattern names, with those below them; None if there is nothing.
 
     Args:
         is_hidden: Tells by the name of a file or folder whether it is left out below what the URL names.
+        after: The URL after whose name the listing of a folder begins; empty to list everything.
     """
     root, key = _split(path)
     store = _open_store(root)
@@ -58,7 +64,7 @@ def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreF
     if special is None:
         key = key.rstrip("/")
         found = store.find(key) if key and not path.endswith("/") else None
-        entries = [found] if found is not None else [*store.list(key)]
+        entries = [found] if found is not None else [*store.list(key, start=_split(after)[1] if after else "")]
         depth = key.count("/") + 1 if key else 0
     else:
         entries = [*store.list(key[: special.start()].rpartition("/")[0])]
@@ -68,7 +74,7 @@ def list_store_files(path: str, is_hidden: Callable[[str], bool]) -> list[StoreF
     # Spark reads the files of a URL even in a hidden folder, but no hidden files.
     visible = [each for each in entries if not any(map(is_hidden, [*each.path.split("/")[depth:], each.name]))]
     files = [StoreFile(f"{root}/{each.path}", each.size_bytes, each.modified_ms) for each in visible if each.size_bytes]
-    return files if entries else None
+    return files if entries or after else None
 
 
 def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:

@@ -17,7 +17,7 @@ import pytest
 
 import widen
 from support.log_server import BUCKET, s3_server
-from widen.errors import EngineUnsuitable, InvalidOption, SourceChanged, SourceError, StorageError
+from widen.errors import EngineUnsuitable, InvalidOption, OptionMissing, SourceChanged, SourceError, StorageError
 from widen.sources import remote_files
 from widen.sources.find_files import list_local_files
 from widen.sources.places import expand_local, is_hidden
@@ -219,3 +219,55 @@ def test_a_file_that_changes_is_noticed(
         widen.ingest(f"{URL}/moving", tmp_path / "t", storage_options=options, engine="local")
     monkeypatch.setattr("widen.sources.file_ranges.open_store_file", opened)
     assert widen.ingest(f"{URL}/moving", tmp_path / "t", storage_options=options, engine="local").records == 4
+
+
+def test_a_store_whose_names_grow_is_listed_from_the_last_loaded_name_on(
+    store: obstore.store.S3Store, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A late name is found by a load without the option, and files of other folders do not count."""
+    listed: list[int] = []
+    plain = remote_files.list_store_files
+
+    def note(*arguments: Any, **words: Any) -> Any:
+        found = plain(*arguments, **words)
+        listed.append(len(found or ()))
+        return found
+
+    monkeypatch.setattr("widen.sources.find_files.list_store_files", note)
+    words: dict[str, Any] = {"engine": "local", "new": True, "storage_options": options}
+
+    def load(**more: Any) -> tuple[int, int]:
+        done = widen.ingest(f"{URL}/grow", tmp_path / "t", **words, **more)
+        return done.records, done.compared.after.count
+
+    obstore.put(store, "grown/z.json", LINES)
+    widen.ingest(f"{URL}/grown", tmp_path / "t", **words)
+    for number in range(20):
+        obstore.put(store, f"grow/day=1/{number:03}.json", b'{"id": %d}' % number)
+    assert load(order="name", max_files=15) == (15, 0)
+    assert load(order="name") == (5, 1)
+    obstore.put(store, "grow/day=2/000.json", LINES)
+    assert load(order="name") == (2, 1)
+    obstore.put(store, "grow/day=1/0005.json", LINES)
+    assert load(order="name") == (0, 1)
+    assert listed == [1, 20, 5, 1, 0]
+    assert load() == (2, 0)
+    assert load(order="name") == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "reason"),
+    [
+        (f"{URL}/grow/*", {}, "without patterns"),
+        ("/usr", {}, "folders of object stores"),
+        (f"{URL}/grow", {"new_by": "content"}, "compared by path"),
+        (f"{URL}/grow", {"order": "time"}, "Must be any or name"),
+        (f"{URL}/grow", {"new": False}, "needs new=True"),
+    ],
+)
+def test_an_order_that_cannot_apply_is_refused(
+    options: dict[str, str], tmp_path: Path, source: str, more: dict[str, Any], reason: str
+) -> None:
+    words: dict[str, Any] = {"engine": "local", "new": True, "order": "name", "storage_options": options, **more}
+    with pytest.raises((InvalidOption, OptionMissing), match=reason):
+        widen.ingest(source, tmp_path / "t", **words)

@@ -382,30 +382,37 @@ class LocalWalk:
 
     def _list_folder(self, place: str) -> tuple[list[str], list[str]]:
         """Take the files of a folder, and return the names of the folders in it and the paths of links to folders."""
-        below, links, files = list[str](), list[str](), list[os.DirEntry[str]]()
+        below, links = list[str](), list[str]()
+        prefix, before, stat_in = f"file:{place}/", len(self._paths), os.stat
+        # A million files pass here: each call per file takes a tenth of a second.
         with looking_at(place), _open_folder(place) as descriptor, os.scandir(descriptor) as entries:
             for entry in entries:
                 name = entry.name
-                if (name[0] in "._" or name.endswith("._COPYING_")) and is_hidden(name):
+                if (name[0] in "._" or name[-1] == "_") and is_hidden(name):
                     continue
-                if entry.is_file(follow_symlinks=False):
-                    files.append(entry)
-                elif entry.is_symlink():
-                    path = f"{place}/{name}"
-                    (links if os.path.isdir(path) else self._single).append(path)
-                elif entry.is_dir(follow_symlinks=False):
-                    below.append(name)
-            states = [(entry.name, _find_state_in(descriptor, place, entry.name)) for entry in files]
-            self._add(place, [(name, state) for name, state in states if state is not None])
+                if not entry.is_file(follow_symlinks=False):
+                    self._sort_out(place, entry, below, links)
+                    continue
+                try:
+                    state = stat_in(name, dir_fd=descriptor, follow_symlinks=False)
+                except OSError as error:
+                    _pass_over(f"{place}/{name}", error)
+                    continue
+                if state.st_size:
+                    self._paths.append(prefix + name)
+                    self._sizes.append(state.st_size)
+                    self._times.append(state.st_mtime_ns // 1_000_000)
+        if len(self._paths) > before:
+            self.folders.add(place)
         return below, sorted(links)
 
-    def _add(self, place: str, files: Sequence[tuple[str, os.stat_result]]) -> None:
-        found = [(name, state) for name, state in files if state.st_size]
-        if found:
-            self.folders.add(place)
-            self._paths += [f"file:{place}/{name}" for name, _ in found]
-            self._sizes += [state.st_size for _, state in found]
-            self._times += [state.st_mtime_ns // 1_000_000 for _, state in found]
+    def _sort_out(self, place: str, entry: os.DirEntry[str], below: list[str], links: list[str]) -> None:
+        """Take what is not a file: a folder, or a link to a folder or to a file."""
+        if entry.is_symlink():
+            path = f"{place}/{entry.name}"
+            (links if os.path.isdir(path) else self._single).append(path)
+        elif entry.is_dir(follow_symlinks=False):
+            below.append(entry.name)
 
     def _add_single(self) -> None:
         """Take the files that are places themselves or links, unless their folder is listed."""
@@ -422,8 +429,11 @@ class LocalWalk:
                 continue
             taken.add(real)
             state = find_state(path)
-            if state is not None:
-                self._add(os.path.dirname(path).rstrip("/"), [(os.path.basename(path), state)])
+            if state is not None and state.st_size:
+                self.folders.add(os.path.dirname(path).rstrip("/"))
+                self._paths.append(f"file:{path}")
+                self._sizes.append(state.st_size)
+                self._times.append(state.st_mtime_ns // 1_000_000)
 
     def _flush(self) -> pa.RecordBatch:
         count = len(self._paths)
@@ -442,14 +452,14 @@ def _open_folder(place: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _find_state_in(descriptor: int, place: str, name: str) -> os.stat_result | None:
-    """Return size and time of a file in a folder; None if it is not there any more."""
-    try:
-        return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-    except OSError as error:
-        with looking_at(f"{place}/{name}"):
-            raise error
-    return None
+def _pass_over(path: str, error: OSError) -> None:
+    """Pass over a file that is not there any more.
+
+    Raises:
+        StorageError: the file cannot be looked at for another reason.
+    """
+    with looking_at(path):
+        raise error
 
 
 def _is_folder(place: str) -> bool:

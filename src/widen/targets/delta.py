@@ -311,7 +311,7 @@ class DeltaTarget(IngestTarget):
         # The committed version is read from the log, so that the comparison also covers what the commit says.
         rows = DeltaRows(self.store, open_snapshot(self.store, version))
         if self.keys is not None:
-            from widen.verification.keyed_proof_frames import build_keyed_reasons
+            from widen.verification.key_reader import build_keyed_reasons
 
             found = self._verify_keys(self.keys, batch, rows.snapshot, quarantine, share)
             reasons = build_keyed_reasons(self.keys, rows.schema, self.policy, rows.conditions)
@@ -327,7 +327,8 @@ class DeltaTarget(IngestTarget):
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
         from widen.proof.deletion_lists import DeletionListing
-        from widen.verification.keyed_proof_frames import KeyedProof, schema_of_records
+        from widen.verification.key_reader import schema_of_records
+        from widen.verification.keyed_proof_frames import KeyedProof
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
@@ -364,8 +365,8 @@ class DeltaTarget(IngestTarget):
     ) -> Verification | None:
         """Do the same in this process; None if that takes Spark, which has then started."""
         from widen.changes.keyed_files import DeltaFiles
+        from widen.verification.key_reader import schema_of_records
         from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, prove_here
-        from widen.verification.keyed_proof_frames import schema_of_records
 
         before, after = versions
         schema = DeltaRows(self.store, after).schema

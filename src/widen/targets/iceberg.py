@@ -155,7 +155,8 @@ from widen.targets.table_format import (
     verify_quarantine,
     verify_rows,
 )
-from widen.verification.keyed_proof_frames import KeyedProof, build_keyed_reasons
+from widen.verification.key_reader import build_keyed_reasons
+from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Verification
 
 if TYPE_CHECKING:

@@ -45,10 +45,9 @@ from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
 from widen.spark.engine import LocalFrame, Session, require_spark
-from widen.verification.keyed_proof_frames import (
+from widen.verification.key_judgement import (
     AFTER,
     BEFORE,
-    BROKEN,
     CONTENT,
     DELETED,
     IS_DELETE,
@@ -57,25 +56,30 @@ from widen.verification.keyed_proof_frames import (
     LISTED,
     MISPLACED,
     ORIGINS,
-    OTHERS_CHANGED,
-    OTHERS_LISTED,
     QUARANTINED,
     RECORD,
     SEQUENCE,
     SINCE,
     TOTALS,
     TRACKED,
-    UNDECIDED,
     UNTIL,
+    judge_key,
+)
+from widen.verification.key_reader import (
+    BROKEN,
+    UNDECIDED,
     KeyReader,
-    build_place_reader,
     delete_flags,
     ensure_decided,
     find_field_columns,
-    find_misplaced,
     is_chosen,
-    judge_key,
     listed_key,
+)
+from widen.verification.keyed_proof_frames import (
+    OTHERS_CHANGED,
+    OTHERS_LISTED,
+    build_place_reader,
+    find_misplaced,
     quarantined_rows,
 )
 from widen.verification.records import (

@@ -190,6 +190,20 @@ def test_a_replay_gives_the_rows_of_the_load(
     assert rows(into, skip=path) == rows(str(tmp_path / "wanted"), skip=path)
 
 
+@pytest.mark.parametrize("dates", [None, ["at"]], ids=["text", "named"])
+def test_times_of_a_schema_part_without_a_column(tmp_path: Path, dates: list[str] | None) -> None:
+    """The quarantine does not keep the schema part, so the caller says which texts are times."""
+    records = [{"schema": SCHEMA, "payload": {"id": 1, "total": None, "at": 10**15}}]
+    (tmp_path / "a.json").write_text(json.dumps(records[0]) + "\n")
+    create_table(str(tmp_path / "t"), COLUMNS.format(" NOT NULL"))
+    loaded = widen.ingest(tmp_path / "a.json", tmp_path / "t", dialect="connect", engine="local")
+    assert loaded.quarantined == 1
+    widen.Table(str(tmp_path / "t")).alter_column("total", nullable=True)
+    widen.replay(tmp_path / "t_quarantine", tmp_path / "t", dialect="connect", detect_dates=dates, engine="local")
+    (row,) = widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()
+    assert str(row["at"]) == ("2001-09-09T01:46:40Z" if dates is None else "2001-09-09 01:46:40+00:00")
+
+
 def repair(quarantine: str) -> None:
     """Close the objects of the texts that are not records, as another writer."""
     kept = widen.Table(quarantine).to_arrow()

@@ -28,7 +28,7 @@ def readers_command(
     json: shared_options.Json = False,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
-    """Show which other readers read a table, which refuse it, and which return something wrong."""
+    """Show which other readers read a table. Also shows which refuse it, and which lose rows or values."""
     from widen.table import Table
 
     opened = Table(table, shared_options.storage(storage_option))

@@ -132,6 +132,10 @@ faults: setup ## every fault that a store can have in every operation, and hundr
 	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py tests/engine/test_connect.py \
 	  tests/engine/test_iceberg_faults.py tests/engine/test_iceberg_kill.py tests/engine/test_keys_faults.py $(ARGS)
 
+.PHONY: mutants
+mutants: setup ## break the writing side in hundreds of ways, each in one verified load: the proof must notice what changes a table; STEP=20 for more
+	@$(WITH_JAVA) PYTHONPATH=src:tests $(RUN) -m support.mutant_sweep all $(or $(STEP),200)
+
 fuzz: setup ## 10,000 damaged logs and 5,000 damaged Iceberg tables: none may do more than raise an error of ours
 	@export WIDEN_FUZZ_COUNT=$${WIDEN_FUZZ_COUNT:-10000} WIDEN_ICEBERG_FUZZ_COUNT=$${WIDEN_ICEBERG_FUZZ_COUNT:-5000} && \
 	$(PYTEST) tests/property/test_log_fuzz.py tests/property/test_iceberg_fuzz.py $(ARGS)

@@ -73,6 +73,36 @@ def test_what_runs_the_proof_imports_nothing_that_makes_rows(path: Path) -> None
     assert not shared
 
 
+DECIDERS = (
+    *(
+        "widen.evolution.column_choice",
+        "widen.evolution.type_lattice",
+        "widen.evolution.evolve",
+        "widen.evolution.plan",
+    ),
+    *("widen.files.conversions", "widen.files.row_rules", "widen.files.data_writer", "widen.files.iceberg_writer"),
+    *("widen.files.predicates", "widen.files.row_tests", "widen.streams"),
+)
+"""The modules of shared packages that choose columns, convert values, check rows or write them."""
+
+
+@pytest.mark.parametrize("path", [*PROOF, *RUN], ids=lambda path: path.stem)
+def test_the_proof_chooses_converts_and_checks_itself(path: Path) -> None:
+    """Also where a module imports inside of a function: the whole tree is searched."""
+    assert not {name for name in imports_of(path) if name.startswith(DECIDERS)}
+
+
+def test_the_modules_that_the_proof_must_not_import_exist() -> None:
+    """A name of a module that has moved would guard nothing."""
+    root = ROOT / "src"
+    missing = [
+        name
+        for name in (*WRITERS, *DECIDERS)
+        if not (root / name.replace(".", "/")).is_dir() and not (root / f"{name.replace('.', '/')}.py").is_file()
+    ]
+    assert missing == []
+
+
 KEYS = {"KeyRules"}
 """What the proof takes from the rules of keys: what the user has said, and no function that finds columns."""
 

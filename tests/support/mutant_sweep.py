@@ -18,6 +18,7 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -437,5 +438,22 @@ def main(name: str, step: str, *modules: str) -> None:
         sweep(name, Path(folder), choose, report)
 
 
+def sweep_all(step: str) -> None:
+    """Print how many mutants of all modules became what in the loads of all tables, and the ones to look at."""
+    listed = Path(__file__).with_name("unnoticed_mutants.txt").read_text(encoding="utf-8").splitlines()
+    verdicts: Counter[str] = Counter()
+    for name in LOADS:
+        words = [sys.executable, "-m", "support.mutant_sweep", name, step, ""]
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+        verdicts["loads that fail without a mutant"] += done.returncode != 0
+        for load, mutant, verdict, detail in map(json.loads, done.stdout.splitlines()):
+            verdicts[verdict] += 1
+            if verdict in ("UNNOTICED", "false alarm") and mutant not in listed:
+                verdicts["to look at"] += 1
+                print(f"{verdict}: {load}: {mutant}\n    {detail}", flush=True)
+    print(", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common()))
+    sys.exit(bool(verdicts["to look at"]))
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sweep_all(sys.argv[2]) if sys.argv[1] == "all" else main(*sys.argv[1:])

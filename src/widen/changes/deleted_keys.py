@@ -194,6 +194,7 @@ class KeyLists:
         store, known = self.store, self._lists
         if isinstance(new, WrittenKeys):
             staged.add_undo(partial(discard_folder, store, new.folder))
+            discard_folder(store, new.folder, but={path for path, _ in new.files})  # Spark may have run a task twice
             known = _Lists((*known.files, *new.files), known.lists + 1)
         elif new is not None:
             files, count = known.files, known.lists + 1

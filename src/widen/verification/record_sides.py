@@ -30,7 +30,7 @@ from widen.model.types import (
     quote_name,
 )
 from widen.proof.proof_files import FileValueReader
-from widen.proof.rules import build_proof_rules
+from widen.proof.rules import ColumnsByKey, build_proof_rules
 from widen.sources.file_ranges import fields_of, with_field_steps
 from widen.sources.listing import SourceFile
 from widen.spark.engine import LocalFrame, Rows, Session
@@ -143,9 +143,15 @@ def _are_columnar(parts: Sequence[RecordPart]) -> bool:
         and not part.proof.policy.hides
         and part.proof.records == part.proof.source == with_text_keys(part.proof.source)
         and has_own_kinds(part.proof.source, part.proof.columns)
+        # Of several columns, types decide which has a value, and not its spelling.
+        and not _has_siblings(part.proof.columns)
         and (part.proof.schema, part.proof.policy) == (parts[0].proof.schema, parts[0].proof.policy)
         for part in parts
     )
+
+
+def _has_siblings(fields: ColumnsByKey) -> bool:
+    return any(len(each) > 1 or any(_has_siblings(one.fields or {}) for one in each) for each in fields.values())
 
 
 def _to_column_files(part: RecordPart, *, is_columnar: bool) -> ColumnFiles:

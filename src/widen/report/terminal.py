@@ -355,11 +355,11 @@ def _rows_list(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Group:
     parts: list[RenderableType] = []
     for number, row in enumerate(rows, 1):
         pairs = [(printable(name), cell) for name, cell in zip(columns, row, strict=True) if cell.plain != NULL_TEXT]
-        parts += [Text(f"row {number}", "dim"), _Pairs(pairs)]
+        parts += [Text(f"row {number}", "dim"), _PairLines(pairs)]
     return Group(*parts)
 
 
-class _Pairs:
+class _PairLines:
     """Names and values below each other. A table of thousands of lines takes seconds to measure."""
 
     def __init__(self, pairs: Sequence[tuple[str, Text]]) -> None:

@@ -42,12 +42,20 @@ class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
     @property
     def key(self) -> str:
         """The same text for every spelling of the path."""
-        return canonical_path(self.path)
+        return path_key(self.path)
 
     @property
     def stamp(self) -> tuple[int, int]:
         """What changes when the file is written again: its size and its time."""
         return self.size_bytes, self.modified_ms
+
+
+def path_key(path: str) -> str:
+    """Return the same text for every spelling of the path of a source file.
+
+    Unlike the path of an action it has no escapes, so that a percent sign is a part of the name.
+    """
+    return canonical_path(path.replace("%", "%25"))
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +103,8 @@ MAX_SEGMENTS, MAX_GROUPS = 32, 32
 
 _ANSWERS = ["key", "size_bytes", "modified_ms", "content", "is_bad", "version", "loaded_ms"]
 _LOCAL = b"file:"
-_STORE_URL = r"^(?:s3|gs|abfss?)://[^/%]+(?:/[^/%]+)+$"
-_OTHER_SPELLING = r"%|//|/\.\.?/"
+_STORE_URL = r"^(?:s3|gs|abfss?)://[^/]+(?:/[^/]+)+$"
+_OTHER_SPELLING = r"//|/\.\.?/"
 
 
 class Segment(msgspec.Struct, frozen=True, array_like=True):
@@ -120,7 +128,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
 
 
 def to_path_keys(paths: pa.Array) -> pa.Array:
-    """Return `canonical_path` of each path as bytes; they need not be UTF-8."""
+    """Return `path_key` of each path as bytes."""
     if are_local(paths):
         return pc.binary_replace_slice(paths.cast(pa.binary()), 0, len(_LOCAL), b"")
     is_url = pc.match_substring_regex(paths, _STORE_URL)
@@ -136,7 +144,7 @@ def are_local(paths: pa.Array) -> bool:
 
 
 def _to_key(path: str) -> bytes:
-    return canonical_path(path).encode(errors="surrogateescape")
+    return path_key(path).encode(errors="surrogateescape")
 
 
 def to_rows(loads: Sequence[Load], number: int) -> pa.Table:
@@ -377,8 +385,8 @@ class LoadedFiles:
         return [counts[file] for file in files]
 
     def find_last(self, folder: str) -> str | None:
-        """Return the greatest canonical path below a folder of a file that was loaded; None without one."""
-        prefix = _to_key(folder.rstrip("/")) + b"/"
+        """Return the greatest `path_key` below a folder of a file that was loaded; None without one."""
+        prefix = _to_key(f"{folder.rstrip('/')}/_")[:-1]  # also of a whole bucket
         last: bytes | None = None
         for rows in self._groups_between(prefix, prefix + _ANY_KEY):
             is_below = pc.and_not(pc.starts_with(rows["key"], prefix), rows["is_bad"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,13 @@ def test_a_name_that_is_not_utf_8_is_refused_and_named(tmp_path: Path) -> None:
     )
     with pytest.raises(SourceError, match="its name is not in UTF-8"):
         widen.ingest(tmp_path / "in", tmp_path / "t", engine="local")
+
+
+def test_names_that_differ_in_an_escape_are_different_files(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for number, name in enumerate(("a b", "a%20b", "a%2520b", "a+b", "a\nb", "ä", "a\u0308", "%", "%zz")):
+        path = tmp_path / "in" / f"{name}.json"
+        path.write_text(f'{{"id": {number}}}\n')
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+        assert widen.ingest(tmp_path / "in", tmp_path / "t", new=True, engine="local", verify=True).records == 1
+    assert widen.ingest(tmp_path / "in", tmp_path / "t", new=True, engine="local").is_unchanged

@@ -13,14 +13,23 @@ from widen.errors import CorruptLog
 from widen.log import load_segments
 from widen.log import loads as record_loads
 from widen.log.commit_outcome import StagedFiles
-from widen.log.load_segments import Load, LoadedFile, LoadedFiles, to_path_keys
+from widen.log.load_segments import Load, LoadedFile, LoadedFiles, to_path_keys, to_rows
 from widen.log.loads import Record, RecordFolder, encode_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.sources.file_comparison import FileState, compare_batch
 from widen.sources.find_files import to_batch
 from widen.sources.listing import SourceFile
 
-SPELLINGS = ("file:/in/{}", "file:///in/{}", "/in/{}", "file:/in/x/../{}", "file:/in/%61{}", "s3://b/{}", "s3a://b//{}")
+SPELLINGS = (
+    "file:/in/{}",
+    "file:///in/{}",
+    "/in/{}",
+    "file:/in/x/../{}",
+    "file:/in/a b{}",
+    "file:/in/a%20b{}",
+    "s3://b/{}",
+    "s3a://b//{}",
+)
 
 
 @pytest.fixture
@@ -190,11 +199,21 @@ def test_a_missing_or_damaged_segment_is_an_error_that_names_it(folder: RecordFo
         folder.read_loads(head)
 
 
-def test_keys_are_canonical_paths() -> None:
-    paths = ["file:/a/b", "file:///a/b%FF", "s3://x/y", "s3a://x/y", "s3://x/./y", "/a//b"]
+def test_keys_are_those_of_all_spellings() -> None:
+    paths = ["file:/a/b", "file:/a/b c", "file:/a/b%20c", "file:///a/b%FF", "s3://x/y", "s3://x/%2E", "s3a://x/y"]
+    paths += ["s3://x/./y", "/a//b"]
     for path in paths:
         assert (
             to_path_keys(pa.array([path])).to_pylist()
             == to_path_keys(pa.array(paths))[paths.index(path) :].to_pylist()[:1]
         )
         assert to_path_keys(pa.array([path]))[0].as_py() == LoadedFile(path, 1, 1).key.encode(errors="surrogateescape")
+    assert len(set(to_path_keys(pa.array(paths)).to_pylist())) == 6
+
+
+@pytest.mark.parametrize("folder_url", ["s3://b", "s3://b/", "s3a://b/%7E"])
+def test_the_last_name_of_a_folder_is_spelled_as_the_store_does(folder_url: str) -> None:
+    files = tuple(LoadedFile(f"s3://b/{name}", 1, 1) for name in ("%7E/a%20b", "%7E/a", "%7"))
+    loaded = LoadedFiles(held=to_rows([Load(version=0, loaded_ms=0, files=files)], 0))
+    assert loaded.find_last(folder_url) == "s3://b/%7E/a%20b"
+    assert loaded.find_last("s3://b/~") is None

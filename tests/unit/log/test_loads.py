@@ -184,6 +184,7 @@ def test_restore_works_where_the_record_of_that_time_is_deleted(store: LogStore)
 
 
 def test_spellings_of_a_path_are_the_same_file() -> None:
-    spellings = ("file:/a/b%20c", "file:///a/b c", "/a/b c")
-    assert {LoadedFile(path, 1, 1).key for path in spellings} == {"/a/b c"}
+    spellings = ("file:/a/b%20c", "file:///a//b%20c", "/a/x/../b%20c")
+    assert {LoadedFile(path, 1, 1).key for path in spellings} == {"/a/b%20c"}
+    assert LoadedFile("file:/a/b c", 1, 1).key == "/a/b c"
     assert LoadedFile("s3a://x/y", 1, 1).key == LoadedFile("s3://x/y", 1, 1).key

@@ -1,7 +1,7 @@
 """Delete, update, overwrite and merge rows of an Iceberg table in one snapshot.
 
-Files with such rows are rewritten (copy-on-write), regardless of ``write.delete.mode``: PyIceberg commits no delete
-files. Rows that other writers have deleted in these files stay deleted.
+Files with such rows are rewritten (copy-on-write), unless the table asks for deletion vectors: see
+`widen.changes.iceberg_vectors`. Rows that other writers have deleted in these files stay deleted.
 
 Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE, UPDATE, MERGE and overwrites
 """

@@ -461,12 +461,12 @@ class IcebergTransaction:
                 None if rows change.
 
         Raises:
-            UnsupportedFeatureForWrite: files are removed, and a double column is a partition column, or a partition is
-                outside of Python's calendar.
+            UnsupportedFeatureForWrite: files are removed or get vectors, and a double column is a partition column, or
+                a partition is outside of Python's calendar.
         """
         metadata, removed, branch = self.metadata, list(removed), self.branch or MAIN_BRANCH
         is_rounded = bool(rounded_sources(metadata))
-        if removed and is_rounded:
+        if (removed or vectors) and is_rounded:
             raise UnsupportedFeatureForWrite(verb="change rows of", location=str(self.name), features=_ROUNDED)
         # Merging writes the entries of older manifests again, which rounds doubles.
         merges = metadata.properties.get(_MERGES_MANIFESTS, "").lower() == "true" and not is_rounded

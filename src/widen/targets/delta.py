@@ -366,20 +366,18 @@ class DeltaTarget(IngestTarget):
         """Do the same in this process; None if that takes Spark, which has then started."""
         from widen.changes.keyed_files import DeltaFiles
         from widen.verification.key_reader import schema_of_records
-        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, prove_here
+        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, VersionFiles, prove_here
 
-        before, after = versions
+        _, after = versions
         schema = DeltaRows(self.store, after).schema
 
         def build() -> LocalKeyedProof:
             plan_local_scan(after)
-            files = TableVersions(
-                DeltaFiles(after, after).scan,
-                None if before is None else to_adds(before.files()),
-                to_adds(after.files()),
-            )
+            scan = DeltaFiles(after, after).scan
+            old, new = (None if each is None else VersionFiles(to_adds(each.files()), scan) for each in versions)
+            assert new is not None
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
-            return LocalKeyedProof(rules, schema, self.policy, files, *lists, texts)
+            return LocalKeyedProof(rules, schema, self.policy, TableVersions(old, new), *lists, texts)
 
         def read_source() -> Side:
             return batch.source_digests(schema_of_records(schema, rules), self.policy)

@@ -413,6 +413,8 @@ class IcebergTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, version: int, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
+        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, VersionFiles, prove_here
+
         # A commit is made on the version that this target has read, or it is planned again.
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
@@ -433,31 +435,23 @@ class IcebergTarget(IngestTarget):
             source, scan = scan_of(snapshot)
             return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
-        def prepare_here() -> LocalKeyedProof:
-            from widen.verification.keyed_proof import LocalKeyedProof, TableVersions
+        def files_at(snapshot: Snapshot) -> VersionFiles:
+            source, scan = scan_of(snapshot)
+            gone, mapping = find_deleted(source, scan), table.metadata.name_mapping()
+            reader = partial(IcebergFileScan, table.io, mapping=mapping, deleted=gone)
+            adds = to_plain_adds(source, scan, schema)
+            return VersionFiles(adds, lambda columns: reader(schema=columns), lambda add: gone.get(add.path))
 
+        def prepare_here() -> LocalKeyedProof:
             assert after.snapshot is not None
-            sides = [None if snapshot is None else scan_of(snapshot) for snapshot in (before, after.snapshot)]
-            files = [None if side is None else to_plain_adds(*side, schema) for side in sides]
-            # What is deleted of a file that both versions have is the same: the commit deletes no rows by position.
-            deleted_rows = [find_deleted(*side) for side in sides if side is not None]
-            gone = {path: rows for each in deleted_rows for path, rows in each.items()}
-            scan = partial(IcebergFileScan, table.io, mapping=table.metadata.name_mapping(), deleted=gone)
-            versions = TableVersions(lambda columns: scan(schema=columns), files[0], files[1] or ())
+            versions = TableVersions(None if before is None else files_at(before), files_at(after.snapshot))
             texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
             return LocalKeyedProof(rules, schema, self.policy, versions, *lists, texts)
 
         before = self.snapshot
         assert after.snapshot is not None
         if is_local(spark):
-            from widen.verification.keyed_proof import prove_here
-
-            here = prove_here(
-                spark,
-                prepare_here,
-                lambda: batch.source_digests(schema, self.policy),
-                share,
-            )
+            here = prove_here(spark, prepare_here, lambda: batch.source_digests(schema, self.policy), share)
             if here is not None:
                 return with_quarantine(here)
         proof = KeyedProof(

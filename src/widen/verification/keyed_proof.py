@@ -12,9 +12,10 @@ Source: docs/guide/keys.md; docs/evolution-rules.md#proof
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -132,18 +133,30 @@ _ROWS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class TableVersions:
-    """The versions before and after the commit, as this process reads them.
+class VersionFiles:
+    """A version of the table, as this process reads it.
 
     Args:
-        scan: Returns how columns of the files of both are read.
-        before: The files of the version before; None if there was no table.
-        after: The files of the version that the commit made.
+        files: Its files.
+        scan: Returns how their columns are read.
+        deleted: Returns what says which rows of a file are deleted; equal in two versions if these are the same.
     """
 
+    files: Sequence[Add]
     scan: Callable[[StructType], FileScan]
-    before: Sequence[Add] | None
-    after: Sequence[Add]
+    deleted: Callable[[Add], object] = attrgetter("deletion_vector")
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersions:
+    """The versions before and after the commit.
+
+    Args:
+        before: None if there was no table.
+    """
+
+    before: VersionFiles | None
+    after: VersionFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,22 +339,25 @@ class _TableReader:
 
     def read(self, versions: TableVersions) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the keys before and after, and sum up the others."""
-        sides = {BEFORE: versions.before or (), AFTER: versions.after}
-        files = {kind: {add.path: add for add in adds} for kind, adds in sides.items()}
+        sides = {BEFORE: versions.before or replace(versions.after, files=()), AFTER: versions.after}
+        files = {kind: {add.path: add for add in side.files} for kind, side in sides.items()}
         found: dict[int, list[pa.Table]] = {kind: [_ROWS.empty_table()] for kind in sides}
-        narrow, whole = versions.scan(self._key_columns), versions.scan(self.schema)
+        narrow, whole = (
+            {kind: side.scan(columns) for kind, side in sides.items()} for columns in (self._key_columns, self.schema)
+        )
         for path in {**files[BEFORE], **files[AFTER]}:
             here = [kind for kind in sides if path in files[kind]]
             adds = [files[kind][path] for kind in here]
-            if len(here) == 2 and adds[0].deletion_vector == adds[1].deletion_vector:
-                rows = self._search(narrow, whole, adds[0])
+            gone = [sides[kind].deleted(add) for kind, add in zip(here, adds, strict=True)]
+            if len(here) == 2 and gone[0] == gone[1]:
+                rows = self._search(narrow[AFTER], whole[AFTER], adds[1])
                 for kind in here:
                     found[kind] += rows
                 continue
-            live = [_positions(narrow, add) for add in adds] if len(here) == 2 else []
+            live = [_positions(narrow[kind], files[kind][path]) for kind in here] if len(here) == 2 else []
             for at, (kind, add) in enumerate(zip(here, adds, strict=True)):
                 # For one file in two versions, the rows that both have are the same.
-                found[kind] += self._read_all(whole, add, kind, live[1 - at] if live else None)
+                found[kind] += self._read_all(whole[kind], add, kind, live[1 - at] if live else None)
         self.others_after = self._counts[AFTER]
         return pa.concat_tables(found[BEFORE]), pa.concat_tables(found[AFTER])
 

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
 
 import widen
-from widen.errors import TableChanged
+from widen.changes import iceberg_write
+from widen.errors import TableChanged, UnsupportedFeatureForWrite
 from widen.iceberg import table_commit
 from widen.iceberg.catalog import to_table_name
 from widen.iceberg.puffin import read_vectors
@@ -199,6 +201,17 @@ def test_the_mode_of_each_statement_counts(tmp_path: Path, mode: str) -> None:
     assert len(rows.deletes_listed()) == (mode == "MERGE-ON-READ")
 
 
+def test_no_vector_gets_a_rounded_partition(tmp_path: Path) -> None:
+    rows = Rows(tmp_path, random.Random(0))
+    path = tmp_path / "doubles.json"
+    path.write_text('{"id": 1, "d": 0.1}\n{"id": 2, "d": 0.1}\n')
+    widen.ingest(path, "ns.t", catalog=tmp_path / "catalog.db", to="iceberg", partition_by=["d"], format_version=3)
+    rows.table.set_properties(MODES)
+    with pytest.raises(UnsupportedFeatureForWrite, match="PyIceberg would round"):
+        rows.table.delete("id = 1")
+    assert files_in(tmp_path, ".puffin") == set()
+
+
 def test_version_2_copies(tmp_path: Path) -> None:
     rows = Rows(tmp_path, random.Random(0))
     rows.load([1, 2, 3])
@@ -216,3 +229,30 @@ def test_optimize_applies_the_vectors(tmp_path: Path) -> None:
     rows.check()
     assert rows.deletes_listed() == []
     assert files_in(tmp_path, ".puffin")
+
+
+def test_a_proof_reads_the_rows_of_marked_files_as_each_version_has_them(tmp_path: Path) -> None:
+    rows = new_table(tmp_path)
+    path = tmp_path / "partial.json"
+    path.write_text('{"id": 6, "p": 7}\n')
+    place = tmp_path / "catalog.db"
+    loaded = widen.ingest(path, "ns.t", catalog=place, to="iceberg", key=["id"], missing="keep", verify=True)
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean, loaded.verification
+    assert len(rows.deletes_listed()) == 1
+
+
+def test_a_proof_notices_a_marked_row_of_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = new_table(tmp_path)
+    mark = iceberg_write.mark_deleted
+
+    def mark_one_more(source: Any, writer: Any, scan: Any, deleted: Any, staged: Any) -> Any:
+        return mark(source, writer, scan, {path: gone | BitMap64([40]) for path, gone in deleted.items()}, staged)
+
+    monkeypatch.setattr(iceberg_write, "mark_deleted", mark_one_more)
+    path = tmp_path / "one.json"
+    path.write_text('{"id": 6, "p": 7, "v": "x"}\n')
+    loaded = widen.ingest(path, "ns.t", catalog=tmp_path / "catalog.db", to="iceberg", key=["id"], verify=True)
+    assert loaded.verification is not None
+    assert not loaded.verification.is_clean
+    assert len(rows.table.to_arrow()) == 59

@@ -362,6 +362,32 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     return Ext(SPELLING, (text if is_text else f"{form}.").encode())
 
 
+def unmark_fields(form: Form, fields: ColumnsByKey) -> Form:
+    """Return the form of a record without marks: each number as the first column that takes it holds it."""
+    if not isinstance(form, dict):
+        return unmarked(form)
+    return {key: _unmark([(each, each.dim) for each in fields.get(key, ())], item) for key, item in form.items()}
+
+
+def _unmark(columns: ColumnDepths, form: Form) -> Form:
+    if isinstance(form, list):
+        inner = [(column, dim - 1) for column, dim in columns if dim]
+        return [_unmark(inner, item) for item in form]
+    if isinstance(form, dict):
+        entries = [(column.value, column.value.dim) for column, _ in columns if column.value is not None]
+        fields = merge_record_fields(tuple(column for column, _ in columns if column.type_name == RECORD))
+        depths = {key: [(each, each.dim) for each in found] for key, found in fields.items()}
+        return {key: _unmark(depths.get(key, entries), item) for key, item in form.items()}
+    if not isinstance(form, Ext) or form.code != SPELLING:
+        return form
+    text = bytes(form.data).decode()
+    value = text == "true" if text in ("true", "false") else NumberToken(text)
+    if text.endswith("."):  # the form has its digits
+        return unmarked(form)
+    found = expected_scalar([column for column, dim in columns if not dim], value, ValueCounts())
+    return unmarked(form) if found is NOT_STORED else found
+
+
 def _or_none(form: Any) -> Form:
     return None if form is NOT_STORED else form
 

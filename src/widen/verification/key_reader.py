@@ -43,11 +43,10 @@ from widen.proof.canonical import (
     count_form,
     digest,
     encode_form,
-    unmarked,
 )
 from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
 from widen.proof.deletion_lists import Deletion
-from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value, has_marks
+from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value, has_marks, unmark_fields
 from widen.proof.json_reader import NumberToken
 from widen.proof.quarantine_reasons import QuarantineReasons
 from widen.proof.rules import (
@@ -99,7 +98,7 @@ class KeyReader:
         columns: The columns of the sequence outside of arrays, which may hold a number as a time, and a time as one.
         parts: The readers of the fields of a sequence of several.
         defaults: What a new row has where its partial records say nothing.
-        has_marks: Whether the forms of records may have marks of spellings.
+        marked: The columns of all fields, if the forms of records may have marks of spellings.
     """
 
     rules: KeyRules
@@ -107,14 +106,13 @@ class KeyReader:
     columns: tuple[SourceColumn, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[KeyReader, ...] = ()
-    has_marks: bool = False
+    marked: ColumnsByKey = field(default_factory=dict)
 
     @staticmethod
     def of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
         """Return the reader for a table; the first column of the sequence decides which of the three it is."""
-        return replace(
-            KeyReader._of(rules, schema, policy), has_marks=_has_marks(source_columns_by_key(schema, policy))
-        )
+        fields = source_columns_by_key(schema, policy)
+        return replace(KeyReader._of(rules, schema, policy), marked=fields if _has_marks(fields) else {})
 
     @staticmethod
     def _of(rules: KeyRules, schema: StructType, policy: Policy) -> KeyReader:
@@ -139,7 +137,7 @@ class KeyReader:
 
     def form_of(self, record: Form) -> Form:
         """Return the form of a record as keys are compared: a number is the same however it is spelled."""
-        return unmarked(record) if self.has_marks else record
+        return unmark_fields(record, self.marked) if self.marked else record
 
     def key(self, form: Form) -> bytes | None:
         """Return the key, None if a field of it is missing, null or not a scalar."""

@@ -432,7 +432,7 @@ class _TableReader:
         misplaced: list[str] = []
         for batch in rows.to_batches(_BATCH_ROWS):
             some = self._rows_of.forms(batch.to_struct_array())
-            misplaced += find_misplaced(self._placed, batch.to_struct_array(), some)
+            misplaced += find_misplaced(self.reader, self._placed, batch.to_struct_array(), some)
             forms += some
         orders = list(map(self.reader.sequence, forms))
         timed = list(map(self.reader.without_times, forms))

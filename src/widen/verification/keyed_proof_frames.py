@@ -45,7 +45,6 @@ from widen.proof.canonical import (
     count_form,
     digest,
     encode_form,
-    unmarked,
 )
 from widen.proof.deletion_lists import KEY as LISTED_KEY
 from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing
@@ -331,7 +330,7 @@ def _record_rows(
     def rows() -> Iterator[dict[str, Any]]:
         for row in chain.from_iterable(batch.to_pylist() for batch in batches):
             form = reader.form_of(msgspec.msgpack.decode(row[FORM]))
-            own = digest(form) if reader.has_marks else row[DIGEST]
+            own = digest(form) if reader.marked else row[DIGEST]
             key = reader.key(form)
             if not is_chosen(key, limit):
                 yield _row(UNCHOSEN, **{KEY: key})  # its rows do not belong to other keys
@@ -407,7 +406,7 @@ def _version_rows(
         rows = []
         found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
         forms = rows_of.forms(structs.filter(mask)) if found else []
-        misplaced = find_misplaced(placed, structs.filter(mask), forms)
+        misplaced = find_misplaced(reader, placed, structs.filter(mask), forms)
         for key, form, wrong in zip(found, forms, misplaced, strict=True):
             if is_chosen(key, limit):
                 order, (form, until, since) = reader.sequence(form), reader.without_times(form)
@@ -420,7 +419,9 @@ def _version_rows(
     yield from _batches([_row(OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
 
 
-def find_misplaced(placed: RowReader | None, rows: pa.StructArray, forms: Sequence[Form]) -> list[str]:
+def find_misplaced(
+    reader: KeyReader, placed: RowReader | None, rows: pa.StructArray, forms: Sequence[Form]
+) -> list[str]:
     """Return the `MISPLACED` of rows.
 
     Args:
@@ -430,10 +431,10 @@ def find_misplaced(placed: RowReader | None, rows: pa.StructArray, forms: Sequen
     if placed is None:
         return [""] * len(forms)
     return [
-        "\0".join(name for name in form.keys() - VERSION_FIELDS if unmarked(each[name]) != form[name])
+        "\0".join(name for name in form.keys() - VERSION_FIELDS if each[name] != form[name])
         if isinstance(form, dict)
         else ""
-        for form, each in zip(forms, placed.forms(rows), strict=True)
+        for form, each in zip(forms, map(reader.form_of, placed.forms(rows)), strict=True)
     ]
 
 

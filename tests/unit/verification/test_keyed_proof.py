@@ -164,3 +164,31 @@ def test_a_column_that_lacks_the_value_of_its_field_is_found(
         assert load(tmp_path, *records, delete_when="v = 9", **words).places == ("the key 3",)
     # A row that stays keeps its columns.
     assert load(tmp_path, *records, {"id": 1, "s": 3, "v": 7}, delete_when="v = 9", **words).is_clean
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((0.12345678901234567890123, "x"), (), {"numbers": "double"}),
+        (([0.5], ["x"]), ("x", "-176389363761677.0715", "0.1"), {"numbers": "double"}),
+        (([1], True), (7, "2377-11-18"), {}),
+        (({"k": "x"}, {"k": [1]}), ({"k": 7}, {"k": "a"}), {}),
+    ],
+)
+def test_a_number_counts_as_its_field_holds_it(
+    tmp_path: Path, first: tuple[Any, ...], second: tuple[Any, ...], words: dict[str, Any]
+) -> None:
+    """A column rounds the number, or texts stand before the arrays that have it."""
+    for values in (first, second):
+        texts = [
+            f'{{"id": {at}, "s": 1, "op": "u", "v": {value if str(value)[0] == "-" else json.dumps(value)}}}'
+            for at, value in enumerate(values)
+        ]
+        if texts:
+            source = tmp_path / "in.json"
+            source.write_text("\n".join(texts).replace("0.12345678901234568", "0.12345678901234567890123"))
+            keys: dict[str, Any] = {"key": ["id"], "sequence_by": "s", "delete_when": "op = 'd'"}
+            done = widen.ingest(source, tmp_path / "t", verify=True, **keys, **words)
+            assert done.verification is not None
+            assert (done.verification.lost, done.verification.places) == (0, ())

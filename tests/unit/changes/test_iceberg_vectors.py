@@ -256,3 +256,19 @@ def test_a_proof_notices_a_marked_row_of_another_key(tmp_path: Path, monkeypatch
     assert loaded.verification is not None
     assert not loaded.verification.is_clean
     assert len(rows.table.to_arrow()) == 59
+
+
+def test_a_replay_leaves_out_deleted_records_of_a_quarantine(tmp_path: Path) -> None:
+    rows = new_table(tmp_path)
+    path, place = tmp_path / "keyless.json", tmp_path / "catalog.db"
+    path.write_text('{"v": "one"}\n{"v": "two"}\n{"v": "three"}\n')
+    widen.ingest(path, "ns.t", catalog=place, to="iceberg", key=["id"])
+    quarantine = widen.IcebergTable("ns.t_quarantine", place)
+    quarantine.set_properties({"format-version": "3", **MODES})
+    quarantine.delete("position = 2")
+    assert len(files_in(tmp_path, ".puffin")) == 1
+    replayed = widen.replay("ns.t_quarantine", "ns.t", catalog=place)
+    assert (replayed.replayed, replayed.left) == (0, 2)
+    left = quarantine.refresh().to_arrow()["text"].to_pylist()
+    assert [json.loads(text) for text in left] == [{"v": "one"}, {"v": "three"}]
+    assert len(rows.table.to_arrow()) == 60

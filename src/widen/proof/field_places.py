@@ -256,8 +256,9 @@ def _check_maps(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
 def _check_lists(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
     lists = [(column, dim - 1, found) for column, dim, found in cells if dim]
     if not isinstance(value, list) or not _has_scalar(value):
-        is_lacking = any(found is None for _, _, found in lists) and not any(value or ())
-        return CONTRADICTION if is_lacking else value
+        # Arrays of scalars do not hold an array of empty objects.
+        is_empty = not any(item or isinstance(item, dict) for item in value or ())
+        return CONTRADICTION if is_empty and any(found is None for _, _, found in lists) else value
     checked = [
         check_field_places(
             [(column, dim, None if found is None else found[at]) for column, dim, found in lists], item, rule

@@ -49,6 +49,8 @@ COLUMNS = [
     ("array<bigint>", "array<array<bigint>>"),
     ("struct<x:bigint>", "array<struct<x:bigint>>"),
     ("struct<x:bigint>", "string"),
+    ("array<struct<x:bigint>>", "array<bigint>"),
+    ("array<bigint>", "boolean", "string", "array<string>"),
 ]
 VALUES: list[Any] = [
     *(7, 7.0, 7.5, 0, 0.0, -0.0, 1, 2**40, 2**60 + 1),
@@ -56,7 +58,7 @@ VALUES: list[Any] = [
     *(True, False, "text", "7", "7.0", "true"),
     *("2026-01-02", "2026-01-02T00:00:00Z", "2026-01-02T10:00:00.25Z", "2026-01-02T10:00:00"),
     *([], [7], [7.0], [1.5, 2], [7, "x"], [True, None, "y"], ["2026-01-02", None], [[1], [2, 3]], [[]]),
-    *({"x": 1}, {"x": 2.0}, [{"x": 1}, {"x": None}], {}),
+    *({"x": 1}, {"x": 2.0}, [{"x": 1}, {"x": None}], {}, [{}], [{}, None], [[{}]]),
 ]
 POLICIES = {
     "split": Policy(Mode.SPLIT),

@@ -24,7 +24,7 @@ from widen.changes.keyed_load import LocalMerge
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
-from widen.files.data_reader import NotLocal
+from widen.files.data_reader import FileScan, NotLocal
 from widen.files.data_writer import struct_leaf
 from widen.files.iceberg_columns import IcebergFileScan, Lineage, read_unmarked, with_new_lineage
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
@@ -67,7 +67,7 @@ from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
-from widen.spark.engine import Session
+from widen.spark.engine import LocalFrame, Session, start_tasks
 from widen.spark.spark_types import DataFrame, F, from_spark
 
 if TYPE_CHECKING:
@@ -400,6 +400,26 @@ def open_snapshot_files(
     scan = plan_scan(metadata, source.io, snapshot, to_row_filter(UnknownPredicate(), source.point.schema))
     mapping, deleted = metadata.name_mapping(), find_deleted(source, scan)
     return lambda columns: IcebergFileScan(source.io, columns, mapping, deleted), to_plain_adds(source, scan, schema)
+
+
+def read_snapshot_here(source: IcebergSource, schema: StructType) -> LocalFrame:
+    """Return the rows of a snapshot, as tasks of this process read them.
+
+    Args:
+        schema: The columns of the table, with field ids.
+
+    Raises:
+        NotLocal: as for `open_snapshot_files`.
+    """
+    open_scan, files = open_snapshot_files(source, schema)
+    numbers: LocalFrame = start_tasks(source.session(), len(files))
+    return numbers.mapInArrow(partial(_read_numbered, open_scan(schema), files), None)
+
+
+def _read_numbered(scan: FileScan, files: Sequence[Add], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        for _, rows in scan.read_located(files[number]):
+            yield from rows.to_batches()
 
 
 def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMap64]:

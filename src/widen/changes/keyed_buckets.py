@@ -126,15 +126,17 @@ class Buckets:
             self._run(partial(_stage_listed, task, self.lists), lists)
             staged[_LISTED] = len(lists)
         contents: list[str] = []
-        pending, found = list(range(self.count)), _Found()
+        pending, found, repeated = list(range(self.count)), _Found(), list[Exception]()
         while pending:
             decide = partial(_decide_buckets, replace(task, staged=staged, contents=tuple(contents)))
-            wanted = found.add(self._run(decide, [[bucket] for bucket in pending]))
+            wanted = found.add(self._run(decide, [[bucket] for bucket in pending], repeated))
             pending = found.pending
             if pending:
                 groups, at = self._split(sorted(wanted), adds), len(contents)
                 self._run(partial(_stage_contents, task, wanted, at), groups)
                 contents += [f"{_CONTENTS}{number}" for number in range(at, at + len(groups))]
+        if repeated:
+            raise _join_errors(repeated)
         return found.to_merge(task)
 
     def _task(self, adds: Sequence[Add]) -> _Task:
@@ -151,8 +153,14 @@ class Buckets:
         total = sum(adds[number].size for number in wanted)
         return split_by_size(wanted, lambda number: adds[number].size, 1 + total // CHANGE_TASK_BYTES)
 
-    def _run(self, function: Any, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-        """Call a function for the number and the items of each group, and return its rows."""
+    def _run(
+        self, function: Any, groups: Sequence[Sequence[int]], repeated: list[Exception] | None = None
+    ) -> list[dict[str, Any]]:
+        """Call a function for the number and the items of each group, and return its rows.
+
+        Args:
+            repeated: Gets the errors about repeated keys and sequences, which are raised once all of them are known.
+        """
         if not groups:
             return []
         numbers = start_tasks(self.session, len(groups))
@@ -160,9 +168,12 @@ class Buckets:
             found = numbers.mapInArrow(partial(_run_groups, function, groups), _RESULT).toArrow()
         rows: list[dict[str, Any]] = found.to_pylist()
         errors = [pickle.loads(row["value"]) for row in rows if row["kind"] == _FAILED]
+        if repeated is not None:
+            repeated += [each for each in errors if isinstance(each, _REPEATED)]
+            errors = [each for each in errors if not isinstance(each, _REPEATED)]
         if errors:
             raise _join_errors(errors)
-        return rows
+        return [row for row in rows if row["kind"] != _FAILED]
 
 
 def _join_bounds(found: Sequence[Sequence[tuple[Any, Any, Any, Any]]]) -> list[tuple[Any, Any, Any, Any]]:
@@ -209,10 +220,13 @@ class _Found:
         return BucketMerge(total, self._marked[_LOST], self._marked[_REMOVED], deleted, rows if new else None)
 
 
+_REPEATED = (KeyRepeated, SequenceRepeated)
+
+
 def _join_errors(errors: Sequence[Exception]) -> Exception:
     """Return the error of several tasks; what Spark may do counts first."""
     error = next((each for each in errors if isinstance(each, NotLocal)), errors[0])
-    if not isinstance(error, (KeyRepeated, SequenceRepeated)):
+    if not isinstance(error, _REPEATED):
         return error
     count = sum(int(str(each.fields["count"])) for each in errors if type(each) is type(error))
     return type(error)(**{**error.fields, "count": count})

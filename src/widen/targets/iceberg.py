@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -15,14 +15,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-import pyarrow as pa
 
 from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.changes.change_context import ensure_same_count
 from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
 from widen.changes.iceberg_apply import remove_replaced_iceberg_rows
-from widen.changes.iceberg_write import IcebergFiles, ReplacedFiles, find_deleted, open_snapshot_files, to_plain_adds
+from widen.changes.iceberg_write import IcebergFiles, ReplacedFiles, find_deleted, read_snapshot_here, to_plain_adds
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.changes.key_expressions import (
     broken_rule,
@@ -58,7 +57,7 @@ from widen.evolution.policy import (
     read_names,
     with_time_fields,
 )
-from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_reader import NotLocal
 from widen.files.iceberg_columns import IcebergFileScan
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
 from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
@@ -111,14 +110,13 @@ from widen.model.lazy_module import import_lazily
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType, quote_name
 from widen.proof.deletion_lists import DeletionListing
-from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.report.stopped_field import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.engine import LocalFrame, Rows, Session, is_local, open_session, require_spark, start_tasks
+from widen.spark.engine import LocalFrame, Rows, Session, is_local, open_session, require_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -1058,9 +1056,7 @@ class IcebergQuarantineContent(QuarantineContent):
         assert point.snapshot is not None
         if is_local(spark):
             with suppress(NotLocal):
-                open_scan, files = open_snapshot_files(source, schema)
-                numbers: LocalFrame = start_tasks(spark, len(files))
-                return numbers.mapInArrow(partial(_read_live, open_scan(schema), files), None)
+                return read_snapshot_here(source, schema)
         scan = plan_scan(point.metadata, self.table.io, point.snapshot, ice.AlwaysTrue())
         return read_iceberg_files(source, schema, scan, UnknownPredicate())
 
@@ -1116,12 +1112,6 @@ def live_files(table: Table) -> list[LiveFile]:
         )
         for entry in live_entries(table.metadata, table.io, snapshot)
     ]
-
-
-def _read_live(scan: FileScan, files: Sequence[Add], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        for _, rows in scan.read_located(files[number]):
-            yield from rows.to_batches()
 
 
 def _columns(table: Table) -> StructType:

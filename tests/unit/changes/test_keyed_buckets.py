@@ -146,8 +146,13 @@ def test_buckets_count_the_keys_that_refuse_a_batch(
     tmp_path: Path, words: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyed_load, "KEYED_RECORDS", 0)
-    monkeypatch.setattr(keyed_buckets, "BUCKET_RECORDS", 5)
-    records = [{"id": key, "at": 1, "n": n, "op": "u"} for key in range(20) for n in range(1 + key % 2)]
+    monkeypatch.setattr(keyed_buckets, "BUCKET_RECORDS", 1)
+    # A deletion beside an update shows without its contents, two updates only with theirs.
+    records = [
+        {"id": key, "at": 1, "n": n, "op": "d" if n and key % 4 == 1 else "u"}
+        for key in range(20)
+        for n in range(1 + key % 2)
+    ]
     (tmp_path / "in.json").write_text("".join(f"{json.dumps(each)}\n" for each in records))
     with pytest.raises((KeyRepeated, SequenceRepeated)) as refused:
         widen.ingest(tmp_path / "in.json", tmp_path / "t", key=["id"], engine="local", **words)

@@ -256,9 +256,7 @@ def _check_maps(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
 def _check_lists(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
     lists = [(column, dim - 1, found) for column, dim, found in cells if dim]
     if not isinstance(value, list) or not _has_scalar(value):
-        # Arrays of scalars do not hold an array of empty objects.
-        is_empty = not any(item or isinstance(item, dict) for item in value or ())
-        return CONTRADICTION if is_empty and any(found is None for _, _, found in lists) else value
+        return CONTRADICTION if _is_empty_misplaced(lists, value) else value
     checked = [
         check_field_places(
             [(column, dim, None if found is None else found[at]) for column, dim, found in lists], item, rule
@@ -266,6 +264,13 @@ def _check_lists(cells: Sequence[Cell], value: Form, rule: ProofRule) -> Form:
         for at, item in enumerate(value)
     ]
     return _whole(checked, checked, [found for _, _, found in lists])
+
+
+def _is_empty_misplaced(lists: Sequence[Cell], value: Form) -> bool:
+    """Return whether an array without scalars is lacking in a column, or has empty objects in one of scalars (D19)."""
+    if any(isinstance(item, dict) for item in value or ()):
+        return any(found is not None and column.type_name not in (RECORD, MAP) for column, _, found in lists)
+    return any(found is None for _, _, found in lists) and not any(value or ())
 
 
 def _whole(value: Form, items: Any, found: Sequence[list[Form] | None]) -> Form:

@@ -348,7 +348,7 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     """
     if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, bool):
         return form
-    number = bytes(form.data).decode() if isinstance(form, Ext) else repr(form)
+    number = bytes(form.data).decode() if isinstance(form, Ext) else encode_form(form).decode()
     plain = form if isinstance(form, str) else NumberToken(number)
     if plain == value and type(plain) is type(value):
         return form
@@ -359,7 +359,7 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     is_spelled = any(each.type_name == "string" for each in inner)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     is_text = is_spelled or isinstance(value, bool) or value.lstrip("-").isdecimal()
-    return Ext(SPELLING, (text if is_text else f"{form}.").encode())
+    return Ext(SPELLING, (text if is_text else f"{number}.").encode())
 
 
 def unmark_fields(form: Form, fields: ColumnsByKey) -> Form:

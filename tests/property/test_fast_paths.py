@@ -114,6 +114,7 @@ def check_rounds(name: str, records: int, **how: Any) -> Share:
 
 
 LEAST_SHARES = {
+    "decimals beside doubles, new": 0.4,
     "fixed": 0.25,
     "fixed, with siblings": 0.15,
     "hollow, hidden": 0.1,

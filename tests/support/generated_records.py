@@ -306,6 +306,11 @@ SETTINGS = {
     ),
     "doubles": Setting({"d": one_of(fraction, money), "n": number(0, 2**62)}, policy=Policy(numbers=Numbers.DOUBLE)),
     "decimals": Setting({"d": one_of(fraction, money), "x": money}, policy=Policy(numbers=Numbers.DECIMAL)),
+    "decimals beside doubles, new": Setting(
+        {"d": one_of(long_decimal, money), "e": one_of(long_decimal, money, number(0, 999)), "s": word},
+        is_new=True,
+        has_single_columns=True,
+    ),
     "long decimals, new": Setting(
         {"d": long_decimal, "n": number(2**64, 10**25), "s": word}, is_new=True, has_single_columns=True
     ),

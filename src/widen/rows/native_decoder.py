@@ -287,8 +287,13 @@ def _routed_field_plan(item: ShapedField, profile: BatchProfile) -> FieldPlan:
     for guard in guards:
         converter.decide(guard.name)
     takes, decides = _scalar_kinds(converter, slots, base_columns)
-    if is_simple and item.path in profile.mixed_integers:
+    seen = (LONG * (item.path in profile.mixed_integers)) | (DOUBLE * (item.path in profile.mixed_doubles))
+    if is_simple and seen & LONG:
         _take_integers(takes, slots)
+    if is_simple and len(slots) == 1 and slots[0].word == DECIMAL_WORD and not slots[0].dim and not slots[0].rounds:
+        # The plan knows of these numbers. Those that the column does not hold take the exact path.
+        takes[slots[0].name] |= seen
+        decides[slots[0].name] |= seen
     if rules.hidden or rules.below or rules.maps:
         # Only the rules below the field say what becomes of its texts.
         takes, decides = dict.fromkeys(takes, 0), dict.fromkeys(decides, 0)

@@ -441,6 +441,7 @@ class RowBuilder:
             found,
             mixed_fields=frozenset(map(spell, found.mixed_fields)),
             mixed_integers=frozenset(map(spell, found.mixed_integers)),
+            mixed_doubles=frozenset(map(spell, found.mixed_doubles)),
             empty_fields={spell(path): form for path, form in found.empty_fields.items()},
         )
 
@@ -757,14 +758,15 @@ def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObs
         profile: The profile until now.
         observed: Fields of the records that were read exactly.
     """
-    mixed: dict[SourcePath, bool] = {}
+    mixed: dict[SourcePath, Collection[Kind]] = {}
     empty: dict[SourcePath, FieldObservation] = {}
     _classify_fields(route, observed, (), mixed, empty)
     # With a rescue column, a field without a column is in its text even if it is empty; only the exact path writes it.
     return replace(
         profile,
         mixed_fields=frozenset(mixed),
-        mixed_integers=frozenset(path for path, has_integers in mixed.items() if has_integers),
+        mixed_integers=frozenset(path for path, kinds in mixed.items() if Kind(LONG_WORD) in kinds),
+        mixed_doubles=frozenset(path for path, kinds in mixed.items() if Kind(DOUBLE_WORD) in kinds),
         empty_fields={} if profile.rescues else empty,
     )
 
@@ -773,7 +775,7 @@ def _classify_fields(
     route: RecordRoute,
     observed: RecordObservation,
     parent: SourcePath,
-    mixed: dict[SourcePath, bool],
+    mixed: dict[SourcePath, Collection[Kind]],
     empty: dict[SourcePath, FieldObservation],
 ) -> None:
     for key, seen in observed.items():
@@ -785,7 +787,7 @@ def _classify_fields(
             any(_is_native(slot, kind, values, is_alone=len(slots) == 1) for slot in slots)
             for kind, values in seen.kinds.items()
         ):
-            mixed[path] = Kind(LONG_WORD) in seen.kinds
+            mixed[path] = seen.kinds.keys()
         for slot in slots:
             if slot.record is not None:
                 _classify_fields(slot.record, seen.records.get(slot.dim, {}), path, mixed, empty)

@@ -50,6 +50,7 @@ class BatchProfile:
         rescues: Whether the table has a rescue column, which only the exact path fills.
         mixed_fields: Fields with values of kinds that their columns do not take natively.
         mixed_integers: Fields among them that have had integers.
+        mixed_doubles: Fields among them that have had doubles.
         empty_fields: Fields without a column, each with what it held: only nulls, ``[]``, ``{}`` and records of such
             fields.
         key_orders: The sequence of keys in the first texts, for the records at each path; a decoder whose fields have
@@ -59,6 +60,7 @@ class BatchProfile:
     rescues: bool = False
     mixed_fields: frozenset[SourcePath] = frozenset()
     mixed_integers: frozenset[SourcePath] = frozenset()
+    mixed_doubles: frozenset[SourcePath] = frozenset()
     empty_fields: Mapping[SourcePath, FieldObservation] = field(default_factory=dict)
     key_orders: Mapping[SourcePath, Sequence[str]] = field(default_factory=dict)
 

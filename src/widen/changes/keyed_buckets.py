@@ -94,6 +94,11 @@ class Buckets:
         """
         return 1 + max(records // BUCKET_RECORDS, sum(add.size for add in adds) // BUCKET_BYTES)
 
+    @property
+    def keys(self) -> str:
+        """The folder of the lists of deleted keys that tasks write."""
+        return f"{self.lists.folder}/{self.folder}"
+
     def stage_batch(self) -> Bounds:
         """Stage the keys of the batch, and return which ones it has."""
         groups = self._split(range(len(self.adds)), self.adds)
@@ -142,9 +147,8 @@ class Buckets:
     def _task(self, adds: Sequence[Add]) -> _Task:
         # Without statistics, which tasks do not need and which may be larger than everything else.
         slim = [Add(f.path, f.partition_values, f.size, 0, True, deletion_vector=f.deletion_vector) for f in adds]
-        keys = f"{self.lists.folder}/{self.folder}"
         by_text = bool(self.plan.rules.sequence_by) and self.lists.has_keys
-        known = (self.lists.store, keys), frozenset(self.deleting), self.count, by_text
+        known = (self.lists.store, self.keys), frozenset(self.deleting), self.count, by_text
         return _Task(self.plan, self.store, self.folder, slim, *known)
 
     def _split(self, numbers: Iterable[int], adds: Sequence[Add]) -> list[list[int]]:

@@ -42,6 +42,7 @@ from widen.files.row_tests import plan_test
 from widen.json.field_rules import VALID_FROM, VALID_TO
 from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.commit_outcome import discard_folder
+from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, StructType, is_same_name
 from widen.protocol.actions import Add
@@ -76,8 +77,8 @@ class LocalMerge:
     searched: Predicate
     new_rows: NewRows | None = None
     """The rows that partial records lead to, or the versions of a row; None if there are no such rows."""
-    close: Callable[[], object] = bool
-    """Deletes what tasks have staged, once the rows are written."""
+    close: Callable[[bool], object] = bool
+    """Deletes what tasks have staged, given whether it is applied: if not, their lists of deleted keys, too."""
 
 
 def has_every_key(adds: Sequence[Add], view: Snapshot, rules: KeyRules) -> bool:
@@ -194,9 +195,9 @@ def _decide_in_buckets(
 ) -> LocalMerge:
     folder, count = uuid.uuid4().hex, Buckets.choose_count(records, adds)
     buckets = Buckets(spark, plan, table.store, folder, lists, adds, deleting, count)
-    close = partial(discard_folder, table.store, folder)
+    close = partial(_discard_staged, table.store, folder, lists.store, buckets.keys)
     with ExitStack() as undo:
-        undo.callback(close)
+        undo.callback(close, False)
         searched = _to_predicate(table, buckets.stage_batch())
         files = table.find_files(searched)
         found = buckets.decide(files)
@@ -204,6 +205,12 @@ def _decide_in_buckets(
         lost, removed = _by_name(found.lost, names), _by_name(found.removed, names)
         undo.pop_all()
     return LocalMerge(found.counts, lost, removed, found.deleted, searched, found.new_rows, close)
+
+
+def _discard_staged(store: LogStore, folder: str, keys_store: LogStore, keys: str, is_applied: bool) -> None:
+    discard_folder(store, folder)
+    if not is_applied:
+        discard_folder(keys_store, keys)
 
 
 # The columns, and the records.

@@ -548,10 +548,12 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         merge = decide_here(spark, table, adds, records, rules, lists, result.deleting)
         if merge is None:
             return None
+        applied = None
         try:
-            return self._apply_merge(spark, result, merge, lists, staged)
+            applied = self._apply_merge(spark, result, merge, lists, staged)
         finally:
-            merge.close()
+            merge.close(applied is not None)
+        return applied
 
     def _apply_merge(
         self, spark: Session, result: BatchResult, merge: LocalMerge, lists: KeyLists, staged: StagedFiles

@@ -707,16 +707,18 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         merge = decide_here(spark, table, adds, records, rules, lists, deleting)
         if merge is None:
             return None
+        head = None
         try:
             applied = table.apply(merge, files, staged)
+            if applied is None:
+                return None
+            added, removed = applied
+            kept = {file.path for file in files}
+            copies = [file for file in added if file.path not in kept]
+            staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
+            head = lists.add(merge.deleted if rules.sequence_by else None, number, staged, spark)
         finally:
-            merge.close()
-        if applied is None:
-            return None
-        added, removed = applied
-        kept = {file.path for file in files}
-        copies = [file for file in added if file.path not in kept]
-        staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
+            merge.close(head is not None)
         lost = sum(map(len, merge.losers.values())) - (0 if merge.new_rows is None else merge.new_rows.count)
         ensure_same_count(records - lost, writer.count_rows(added))
         whole = {file.file_path for file in removed.removed}
@@ -725,7 +727,6 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         left = {file.path for file in added}
         for job in {file.path.partition("/")[0] for file in files if file.path not in left}:
             discard_folder(writer.store, job, but=left)
-        head = lists.add(merge.deleted if rules.sequence_by else None, number, staged, spark)
         self._keyed = removed, head, merge.counts
         return KeyedBatch(self, replace(result, files=added), merge.counts)
 

@@ -158,3 +158,30 @@ def test_buckets_count_the_keys_that_refuse_a_batch(
         widen.ingest(tmp_path / "in.json", tmp_path / "t", key=["id"], engine="local", **words)
     assert refused.value.fields["count"] == 10
     assert not [each for each in (tmp_path / "t").rglob("*") if each.is_file()] if (tmp_path / "t").exists() else True
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("fault", ["refused", "stopped"])
+def test_a_load_that_fails_leaves_no_lists_of_deleted_keys(
+    tmp_path: Path, kind: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, words = str(tmp_path / "t"), {**BY, "strict": True}
+    if kind == "iceberg":
+        target, words = "ns.t", {**words, "to": "iceberg", "catalog": tmp_path / "c.db"}
+    monkeypatch.setattr(keyed_load, "KEYED_RECORDS", 0)
+    monkeypatch.setattr(keyed_buckets, "BUCKET_RECORDS", 1)
+    (tmp_path / "old.json").write_text("".join(f'{{"id": {key}, "at": 1, "op": "u"}}\n' for key in range(20)))
+    widen.ingest(tmp_path / "old.json", target, key=["id"], engine="local", **words)
+    lines = [f'{{"id": {key}, "at": 2, "op": "{"ud"[key % 2]}"}}\n' for key in range(20)]
+    lines += ['{"id": 4, "at": 2, "op": "u", "n": 1}\n'] if fault == "refused" else []
+    (tmp_path / "new.json").write_text("".join(lines))
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    if fault == "stopped":
+        monkeypatch.setattr("widen.changes.deleted_keys.KeyLists.add", _stop)
+    with pytest.raises(SequenceRepeated if fault == "refused" else RuntimeError):
+        widen.ingest(tmp_path / "new.json", target, key=["id"], engine="local", **words)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def _stop(*_: Any) -> None:
+    raise RuntimeError("stopped")

@@ -143,7 +143,8 @@ class KeyReader:
         """Return the key, None if a field of it is missing, null or not a scalar."""
         values = [_value_at(form, path) for path in self.rules.key]
         is_key = all(value is not None and not isinstance(value, (dict, list)) for value in values)
-        return encode_form(values) if is_key else None
+        # As keys, both zeros are one.
+        return encode_form([0 if type(each) is float and each == 0 else each for each in values]) if is_key else None
 
     def sequence(self, form: Form) -> str | None:
         """Return the sequence as a text of `order`, None without a sequence."""

@@ -192,3 +192,12 @@ def test_a_number_counts_as_its_field_holds_it(
             done = widen.ingest(source, tmp_path / "t", verify=True, **keys, **words)
             assert done.verification is not None
             assert (done.verification.lost, done.verification.places) == (0, ())
+
+
+def test_both_zeros_are_one_key(tmp_path: Path) -> None:
+    for sequence, (key, op) in enumerate([(0.0, "u"), (-0.0, "u"), (0.0, "u"), (-0.0, "d"), (0.0, "u")]):
+        rest = {"id": 1.5, "s": sequence, "op": "u"}
+        assert load(tmp_path, {"id": key, "s": sequence, "op": op}, rest).is_clean
+    assert load(tmp_path, {"id": -0.0, "s": 2, "op": "u"}).is_clean
+    rows = widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()
+    assert sorted((row["id"], row["s"]) for row in rows) == [(0.0, 4), (1.5, 4)]

@@ -221,6 +221,8 @@ Handlers: TypeAlias = dict[type, Handler]
 
 # A double keeps 15 digits; with the point they are 16 characters.
 _SURE_CHARS = 16
+# The form of a smaller number may have an exponent.
+_SURE_FRACTION = 1e-3
 _MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
 
 
@@ -299,6 +301,8 @@ class FastReader:
         if len(token) > _SURE_CHARS or "e" in token or "E" in token:
             raise _NeedsExactPathError
         number = float(token)
+        if self._has_marks and abs(number) < _SURE_FRACTION and number:
+            raise _NeedsExactPathError
         self._spelling_changes += token[-1] == "0" and token[-2] != "."
         return number
 

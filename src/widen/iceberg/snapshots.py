@@ -528,7 +528,8 @@ def _naming_property(table: Table) -> Iterator[str | None]:
     try:
         yield _find_head(table.properties, table.location())
     except CorruptLog as error:
-        raise _corrupt(table.location(), f"{error.fields['path']}: {error.fields['reason']}") from error
+        reason, fix = f"{error.fields['path']}: {error.fields['reason']}", str(error.fields["fix"])
+        raise CorruptMetadata(location=table.location(), name=LOADS, reason=reason, fix=fix) from error
 
 
 def record_load(

@@ -141,7 +141,12 @@ class FileChoice:
         """
         if self.hash_files is not None:
             source = self.hash_files(source)
-        files = self._compared.keep_files(source.files)
+        try:
+            files = self._compared.keep_files(source.files)
+        except CorruptLog:
+            if self.is_new:
+                raise
+            files, self._compared = source.files, ComparedFiles(LoadedFiles(), frozenset())
         self.finish()
         # Without roots Spark reads exactly these files; a root would bring back the others below it.
         return source if len(files) == len(source.files) else replace(source, roots=(), files=files)

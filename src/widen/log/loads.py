@@ -142,7 +142,12 @@ class RecordFolder:
         """Write rows as a segment, together with the last segments that are not larger, and return all segments."""
         kept = list(segments)
         while kept and _takes_in(rows, kept[-1]):
-            rows = sort_segment(pa.concat_tables([self.read_rows(kept.pop()), rows]))
+            try:
+                older = self.read_rows(kept[-1])
+            except CorruptLog:  # who asks for its files is told
+                break
+            kept.pop()
+            rows = sort_segment(pa.concat_tables([older, rows]))
         for part in split_rows(rows):
             name = segment_file(_put(self, version, segment_file, encode_segment(part), staged))
             kept.append(describe_segment(name, part))
@@ -185,8 +190,7 @@ class RecordFolder:
     def read_rows(self, segment: Segment | str) -> pa.Table:
         """Return the rows of a segment."""
         if isinstance(segment, str):
-            loads = _decode(self.file(segment), self.store.read(self.file(segment))).loads
-            return to_rows(loads, int(segment.split(".")[1]) - _OLD_NUMBERS)
+            return to_rows(self._read_head(segment).loads, int(segment.split(".")[1]) - _OLD_NUMBERS)
         try:
             return read_segment(self.store.read(self.file(segment.name)))
         except (FileMissing, pa.ArrowException) as error:
@@ -215,14 +219,20 @@ def _takes_in(rows: pa.Table, segment: Segment | str) -> bool:
 
 
 def _missing_part(path: str) -> CorruptLog:
-    fix = "Load files by name, without new; that starts a new record. If you copy a table, copy its whole log."
+    fix = f"{_NO_BACKUP} If you copy a table, copy its whole log."
     return CorruptLog(path=path, reason="a part of the record of loads is missing", fix=fix)
 
 
 def _corrupt_segment(path: str, error: Exception) -> CorruptLog:
     if isinstance(error, FileMissing):
         return _missing_part(path)
-    return CorruptLog(path=path, reason="it is not a record of loads", fix="Restore the file from a backup.")
+    return CorruptLog(path=path, reason="it is not a record of loads", fix=_NO_BACKUP)
+
+
+_NO_BACKUP = (
+    "Restore the file from a backup. Without a backup, delete all files in its folder, and load files by name, "
+    "without new; that starts a new record, which does not know the files that were loaded before."
+)
 
 
 def parked_files(loads: Sequence[Load]) -> list[LoadedFile]:
@@ -265,8 +275,7 @@ def _decode(path: str, data: bytes) -> Record:
     try:
         wire = _decoder.decode(zlib.decompress(data))
     except (zlib.error, msgspec.DecodeError) as error:
-        fix = "Restore the file from a backup."
-        raise CorruptLog(path=path, reason="it is not a record of loads", fix=fix) from error
+        raise CorruptLog(path=path, reason="it is not a record of loads", fix=_NO_BACKUP) from error
     loads = tuple(_from_wire(load) for load in wire.loads)
     return Record(number=wire.number, loads=loads, segments=wire.segments)
 

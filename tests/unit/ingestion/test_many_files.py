@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ import pytest
 import widen
 from widen import limits
 from widen.batches import open_source
-from widen.errors import EngineUnsuitable, SourceError
+from widen.errors import CorruptLog, EngineUnsuitable, SourceError
 from widen.log.commit import commit
 from widen.log.commit_outcome import Outcome, StagedFiles
 from widen.log.load_segments import Load, LoadedFile
-from widen.log.loads import commit_with_loads
+from widen.log.loads import FOLDER, MAX_INLINE_FILES, commit_with_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Txn
@@ -103,3 +104,24 @@ def test_names_that_differ_in_an_escape_are_different_files(tmp_path: Path) -> N
         os.utime(path, (1_700_000_000, 1_700_000_000))
         assert widen.ingest(tmp_path / "in", tmp_path / "t", new=True, engine="local", verify=True).records == 1
     assert widen.ingest(tmp_path / "in", tmp_path / "t", new=True, engine="local").is_unchanged
+
+
+@pytest.mark.parametrize("content", [None, b"nonsense"])
+def test_a_load_by_name_outlives_a_bad_segment_and_the_error_says_how_to_begin_again(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    source, table = tmp_path / "in", tmp_path / "t"
+    source.mkdir()
+    for number in range(MAX_INLINE_FILES):
+        (source / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+    widen.ingest(source, table, new=True, engine="local")
+    [segment] = (table / FOLDER).glob("*.parquet")
+    segment.unlink() if content is None else segment.write_bytes(content)
+    # One file is in the range of the segment; all of them would be merged with it.
+    for some, count in ((source / "1.json", 1), (source, MAX_INLINE_FILES)):
+        assert widen.ingest(some, table, engine="local").records == count
+        with pytest.raises(CorruptLog, match="delete all files in its folder, and load files by name"):
+            widen.ingest(source, table, new=True, engine="local")
+    shutil.rmtree(table / FOLDER)
+    widen.ingest(source / "1.json", table, engine="local")
+    assert widen.ingest(source, table, new=True, engine="local").records == MAX_INLINE_FILES - 1

@@ -515,8 +515,8 @@ def test_a_lost_race_plans_again(
     proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "a": 1}]), tmp_path)
     add_snapshot, calls = IcebergTransaction.add_snapshot, []
 
-    def after_another(self: IcebergTransaction, *arguments: Any) -> None:
-        add_snapshot(self, *arguments)
+    def after_another(self: IcebergTransaction, *arguments: Any, **options: Any) -> None:
+        add_snapshot(self, *arguments, **options)
         if not calls:
             calls.append(1)
             with catalog.load_table("shop.orders").update_schema() as update:
@@ -538,8 +538,8 @@ def test_an_interval_that_changes_no_column_commits_beside_a_change_by_others(
     proved(spark, write_lines(tmp_path / "1.jsonl", [{"n": 1, "a": 1}]), tmp_path)
     add_snapshot = IcebergTransaction.add_snapshot
 
-    def after_another(self: IcebergTransaction, *arguments: Any) -> None:
-        add_snapshot(self, *arguments)
+    def after_another(self: IcebergTransaction, *arguments: Any, **options: Any) -> None:
+        add_snapshot(self, *arguments, **options)
         table = catalog.load_table("shop.orders")
         if change == "rename":
             table.update_schema().rename_column("a", "b").commit()

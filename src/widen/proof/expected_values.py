@@ -127,7 +127,11 @@ class ExpectedRecord:
 
     def apply_rules(self, record: Mapping[str, Json]) -> dict[str, Json]:
         """Return a record with the names of the fields of the table, after the rules of the policy."""
-        return self.rules.apply_to_record(self._names.rename(record))
+        return self.rules.apply_to_record(self.rename(record))
+
+    def rename(self, record: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return a record with the names of the fields of the table, also of those that the table computes."""
+        return self._names.rename(record)
 
 
 def _expected_record(fields: ColumnsByKey, record: Mapping[str, Json], counts: ValueCounts, part: _Part) -> Any:

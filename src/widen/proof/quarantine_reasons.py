@@ -62,9 +62,9 @@ class QuarantineReasons:
         if not self.can_judge or not records or len(records) != 1:
             return True
         form, _ = self._expectation.expect(records[0])
-        record = self._expectation.apply_rules(records[0])
+        record, given = self._expectation.apply_rules(records[0]), self._expectation.rename(records[0])
         return (
-            any(record.get(key) is not None for key in self._computed)
+            any(given.get(key) is not None for key in self._computed)
             or any(self._is_long(record.get(key), length) for key, (_, length) in self._limits)
             or any(self._is_unfit(path[0], guard, record) for path, guard in self._fixed)
             or any(not _holds(condition, form) for condition in self._conditions or ())

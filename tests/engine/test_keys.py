@@ -416,7 +416,7 @@ def test_plain_histories_need_no_job_to_decide(
         raise AssertionError("Spark was asked")
 
     monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
-    monkeypatch.setattr("widen.targets.delta.broken_rule", refuse)
+    monkeypatch.setattr("widen.changes.key_expressions.broken_rule", refuse)
     dice, model, number = random.Random(kind), Model("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", delete_when="op = 'd' OR op IS NULL")
     model.fields = ("id",)

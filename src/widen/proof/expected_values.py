@@ -361,6 +361,11 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     if held == usual:
         return form
     is_spelled = any(each.type_name == "string" for each in inner)
+    if isinstance(value, bool) and not is_spelled:
+        # The row of 1.0 may be the same, and then does not say which of the two it was.
+        pointed = NumberToken(f"{number}.0")
+        if held == [encode_form(_or_none(expected_value(each, pointed))) for each in inner]:
+            return mark_spelling(columns, form, pointed)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     is_text = is_spelled or isinstance(value, bool) or value.lstrip("-").isdecimal()
     return Ext(SPELLING, (text if is_text else f"{number}.").encode())

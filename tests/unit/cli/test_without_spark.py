@@ -51,6 +51,7 @@ CALLS = {
     "diff": "t --from 0",
     "loads": "t",
     "report": "t",
+    "readers": "t",
     "read": "t",
     "explain": "U8",
     "alter": "t total --comment x",

@@ -27,6 +27,7 @@ from widen.changes.key_expressions import (
     split_sequence,
     with_action,
 )
+from widen.changes.partial_records import columns_by_path
 from widen.changes.tracked_fields import TrackedFields
 from widen.evolution.key_rules import (
     CONTENT,
@@ -338,7 +339,7 @@ class _RescuedFrames:
         column = role_field(schema, RESCUED)
         if column is None:
             return None
-        return _RescuedFrames(column.name, schema, tuple(_columns_by_path(schema)))
+        return _RescuedFrames(column.name, schema, tuple(columns_by_path(schema)))
 
     def find(self) -> Column:
         """Return for each path whether the column has a record of the field, or another value; null for nothing."""
@@ -358,26 +359,12 @@ class _RescuedFrames:
 
         def slim(event: Column) -> Column:
             row = event.getField(_ROW)
-            present = F.array(*(_present(row, columns) for columns in _columns_by_path(self.schema).values()))
+            present = F.array(*(_present(row, columns) for columns in columns_by_path(self.schema).values()))
             is_batch = event.getField(_SIDE) == _BATCH
             return F.struct(event.getField(IS_DELETE), is_batch, row.getField(self.name), present)
 
         task = partial(_merge_rescued, self.places)
         return F.udf(task, "string", useArrow=False)(F.transform(events, slim))
-
-
-def _columns_by_path(schema: StructType) -> dict[Path, list[tuple[Path, DataType]]]:
-    """Return the columns of each field, with their places, by the path of the field; none in lists and maps."""
-    found: dict[Path, list[tuple[Path, DataType]]] = {}
-    levels: list[tuple[StructType, Path, Path]] = [(schema, (), ())]
-    for struct, above, place in levels:
-        for each in struct:
-            if place or role_of(each) is None:
-                path, column = (*above, source_key(each)), (*place, each.name)
-                found.setdefault(path, []).append((column, each.type))
-                if isinstance(each.type, StructType):
-                    levels.append((each.type, path, column))
-    return found
 
 
 def _present(row: Column, columns: Sequence[tuple[Path, DataType]]) -> Column:

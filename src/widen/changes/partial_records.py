@@ -205,16 +205,7 @@ class _RescueColumn:
     @cached_property
     def columns(self) -> dict[Path, list[tuple[Path, DataType]]]:
         """The columns of each field, with their places, by the path of the field, parents first; none in lists."""
-        found: dict[Path, list[tuple[Path, DataType]]] = {}
-        levels: list[tuple[StructType, Path, Path]] = [(self.schema, (), ())]
-        for struct, above, place in levels:
-            for each in struct:
-                if place or role_of(each) is None:
-                    path, column = (*above, source_key(each)), (*place, each.name)
-                    found.setdefault(path, []).append((column, each.type))
-                    if isinstance(each.type, StructType):
-                        levels.append((each.type, path, column))
-        return found
+        return columns_by_path(self.schema)
 
     @cached_property
     def names(self) -> dict[Path, list[str]]:
@@ -354,3 +345,17 @@ def _parse(text: str) -> dict[str, Any]:
     if isinstance(document, InvalidJson) or not isinstance(document, dict):
         return {}  # another writer's text
     return document
+
+
+def columns_by_path(schema: StructType) -> dict[Path, list[tuple[Path, DataType]]]:
+    """Return the columns of each field, with their places, by the path of the field; none in lists and maps."""
+    found: dict[Path, list[tuple[Path, DataType]]] = {}
+    levels: list[tuple[StructType, Path, Path]] = [(schema, (), ())]
+    for struct, above, place in levels:
+        for each in struct:
+            if place or role_of(each) is None:
+                path, column = (*above, source_key(each)), (*place, each.name)
+                found.setdefault(path, []).append((column, each.type))
+                if isinstance(each.type, StructType):
+                    levels.append((each.type, path, column))
+    return found

@@ -402,8 +402,8 @@ class IcebergTarget(IngestTarget):
             return self._verify_keys(self.keys, batch, version, quarantine, share)
         rows = _read_rows(self.place, version)
         # Which values a partition takes depends on its transform, which the proof does not know.
-        is_split = bool(read_partition_fields(self.place.name.load().metadata))
-        return verify_rows(rows, self.policy, batch, result, quarantine, share, judges=not is_split)
+        judges = quarantine is None or not read_partition_fields(self.place.name.load().metadata)
+        return verify_rows(rows, self.policy, batch, result, quarantine, share, judges=judges)
 
     def find_stopped(self, version: int) -> list[StoppedField]:
         from widen.report.iceberg_report import find_just_stopped_in_iceberg

@@ -6,9 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::csv::is_value;
-use crate::number::{
-    fits_bits, mark_spelling, read_integer, Canonical, Token, MAX_DECIMAL_DIGITS,
-};
+use crate::number::{fits_bits, mark_spelling, read_integer, Canonical, Token, MAX_DECIMAL_DIGITS};
 use crate::plan::{ColumnPlan, FieldPlan, InvalidPlan, Kind, RecordPlan};
 use crate::scan::{unescape, write_string, Cursor, Keys, MAX_LEVELS};
 use crate::spelled::read_spelled;

@@ -30,7 +30,7 @@ from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reason
 from widen.iceberg import properties as names
 from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors
 from widen.log.commit_outcome import StagedFiles
-from widen.log.load_segments import Load, LoadedFiles
+from widen.log.load_segments import Load, LoadedFiles, sort_segment, to_loads
 from widen.log.loads import RecordFolder, put_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
@@ -503,10 +503,13 @@ def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
     Args:
         newest: The snapshot; by default the current one.
     """
+    folder = RecordFolder(store, FOLDER)
     with _naming_property(table) as head:
-        loads = () if head is None else RecordFolder(store, FOLDER).read_loads(head)
-    line = _Lineage.of(table, max((load.loaded_ms for load in loads), default=0), newest)
-    return tuple(load for load in loads if line.has(load.version, load.loaded_ms))
+        loads = () if head is None else folder.read_loads(head)
+        line = _Lineage.of(table, max((load.loaded_ms for load in loads), default=0), newest)
+        again = () if head is None else to_loads(folder.recover(folder.read(head), line.kept.__contains__)[0])
+    counted = (load for load in loads if line.has(load.version, load.loaded_ms))
+    return tuple(sorted((*counted, *again), key=lambda load: load.loaded_ms))
 
 
 def open_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None = None) -> LoadedFiles:
@@ -518,8 +521,11 @@ def open_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
     with _naming_property(table) as head:
         if head is None:
             return LoadedFiles()
-        loaded = RecordFolder(store, FOLDER).open_loads(head)
-    return replace(loaded, counts=_Lineage.of(table, loaded.loaded_ms, newest).counts)
+        folder = RecordFolder(store, FOLDER)
+        loaded = folder.open_loads(head)
+        line = _Lineage.of(table, loaded.loaded_ms, newest)
+        again, _ = folder.recover(folder.read(head), line.kept.__contains__)
+    return replace(loaded, held=pa.concat_tables([loaded.held, again]), counts=line.counts)
 
 
 @contextmanager
@@ -548,7 +554,12 @@ def record_load(
     if before is not None and head is not None and _was_rolled_back(before, folder, head):
         with _naming_property(before):
             line = _Lineage.of_branches(before, folder.open_loads(head).loaded_ms)
-            head = record_file(put_record(folder, number, folder.filtered(head, line.counts, number, staged), staged))
+            record = folder.filtered(head, line.counts, number, staged)
+            again, others = folder.recover(record, line.keeps)
+            if again.num_rows:
+                segments = folder.add_rows(record.segments, sort_segment(again), number, staged)
+                record = msgspec.structs.replace(record, segments=segments, replaced=others)
+            head = record_file(put_record(folder, number, record, staged))
     written = write_record(folder, head, load, number, staged)
     return {LOADS: str(written)}
 
@@ -636,6 +647,10 @@ class _Lineages:
     """Several lines: a load counts that one of them has."""
 
     lines: Sequence[_Lineage]
+
+    def keeps(self, version: int) -> bool:
+        """Return whether one of them has a snapshot, also where it has expired."""
+        return any(version in line.kept for line in self.lines)
 
     def has(self, version: int, loaded_ms: int) -> bool:
         """Return whether a load counts."""

@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.errors import FileMissing
 from widen.log.file_list import canonical_path
-from widen.log.log_store import LogStore
 
 
 class LoadedFile(msgspec.Struct, frozen=True, array_like=True):
@@ -116,6 +115,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
         newest_ms: The newest time of modification of its loaded files; 0 if all files are bad.
         version: The version of its newest load.
         loaded_ms: The time of that load.
+        crc32: The checksum of the file; None in older records.
     """
 
     name: str
@@ -125,6 +125,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     newest_ms: int
     version: int
     loaded_ms: int
+    crc32: int | None = None
 
 
 def to_path_keys(paths: pa.Array) -> pa.Array:
@@ -234,8 +235,8 @@ def encode_segment(rows: pa.Table) -> bytes:
     return content
 
 
-def describe_segment(name: str, rows: pa.Table) -> Segment:
-    """Return what a record file says about a segment with sorted rows."""
+def describe_segment(name: str, rows: pa.Table, content: bytes) -> Segment:
+    """Return what a record file says about a segment with sorted rows and this content."""
     files = rows.num_rows - rows["key"].null_count
     newest = pc.index(rows["number"], pc.max(rows["number"])).as_py()
     return Segment(
@@ -246,6 +247,7 @@ def describe_segment(name: str, rows: pa.Table) -> Segment:
         newest_ms=find_newest_ms(rows),
         version=rows["version"][newest].as_py(),
         loaded_ms=rows["loaded_ms"][newest].as_py(),
+        crc32=crc32(content),
     )
 
 
@@ -263,14 +265,14 @@ class SegmentFile:
     """An open segment.
 
     Args:
-        translate: Returns the error for a file that cannot be read.
+        data: Its content: a few MB at most.
+        translate: Returns the error for content that cannot be read.
     """
 
-    def __init__(self, store: LogStore, path: str, translate: Callable[[str, Exception], Exception]) -> None:
-        self._path, self._translate = path, translate
+    def __init__(self, data: bytes, translate: Callable[[Exception], Exception]) -> None:
+        self._translate = translate
         with self._reading():
-            # One request for the whole file, which has a few MB at most.
-            self._file = pq.ParquetFile(pa.BufferReader(store.read(path)))
+            self._file = pq.ParquetFile(pa.BufferReader(data))
             parts = [self._file.metadata.row_group(at).column(0) for at in range(self._file.num_row_groups)]
             self.bounds = [_find_bounds(part) for part in parts]
         """The least and the greatest key of each row group; None for one with the rows of loads."""
@@ -284,8 +286,8 @@ class SegmentFile:
     def _reading(self) -> Iterator[None]:
         try:
             yield
-        except (FileMissing, pa.ArrowException, OSError) as error:
-            raise self._translate(self._path, error) from error
+        except (pa.ArrowException, OSError) as error:
+            raise self._translate(error) from error
 
 
 def _find_bounds(column: pq.ColumnChunkMetaData) -> tuple[bytes, bytes] | None:
@@ -308,12 +310,12 @@ class LoadedFiles:
     """The source files that a version of a table has loaded, and those that were bad.
 
     Args:
-        open: Opens a segment by its name.
+        open: Opens a segment.
         segments: The segments; the rows of other loads are ``held``.
         counts: Tells which loads count; None if all do.
     """
 
-    open: Callable[[str], SegmentFile] | None = None
+    open: Callable[[Segment], SegmentFile] | None = None
     segments: Sequence[Segment] = ()
     held: pa.Table = field(default_factory=ROWS.empty_table)
     counts: RowFilter | None = None
@@ -421,7 +423,7 @@ class LoadedFiles:
 
     def _open_segment(self, segment: Segment) -> SegmentFile:
         assert self.open is not None
-        return self.open(segment.name)
+        return self.open(segment)
 
     def _read_group(self, segment: Segment, group: int) -> pa.Table:
         return self._open(segment).read(group, _ANSWERS)

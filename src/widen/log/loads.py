@@ -29,6 +29,7 @@ from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import Conflicted, Outcome, StagedFiles
 from widen.log.load_segments import (
     MAX_SEGMENT_FILES,
+    ROWS,
     Load,
     LoadedFile,
     LoadedFiles,
@@ -54,6 +55,20 @@ NONCE_BITS = 20
 """The low bits of the transaction version. They distinguish writers that race for the same table version."""
 
 
+class Replaced(msgspec.Struct, frozen=True, array_like=True):
+    """A record that a restore has replaced. The table may be restored to a version that needs it.
+
+    Args:
+        head: Its newest record file.
+        version: The version of a Delta table that no longer has it.
+        versions: The loads of an Iceberg table that only it has.
+    """
+
+    head: str
+    version: int = 0
+    versions: tuple[int, ...] = ()
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a record file.
 
@@ -61,11 +76,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         number: The number of its newest load; those before it count down.
         loads: The newest loads, oldest first.
         segments: Files with older loads, oldest first, in the same folder; those of older records by name.
+        replaced: The records that restores have replaced, oldest first.
     """
 
     number: int = 0
     loads: tuple[Load, ...] = ()
     segments: tuple[Segment | str, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
 
 
 def record_file(head: int) -> str:
@@ -149,8 +166,9 @@ class RecordFolder:
             kept.pop()
             rows = sort_segment(pa.concat_tables([older, rows]))
         for part in split_rows(rows):
-            name = segment_file(_put(self, version, segment_file, encode_segment(part), staged))
-            kept.append(describe_segment(name, part))
+            content = encode_segment(part)
+            name = segment_file(_put(self, version, segment_file, content, staged))
+            kept.append(describe_segment(name, part, content))
         return tuple(kept)
 
     def copy(self, head: str) -> Record:
@@ -166,35 +184,76 @@ class RecordFolder:
         return record
 
     def filtered(self, head: str, counts: RowFilter, version: int, staged: StagedFiles) -> Record:
-        """Return a record with some of the loads of a record file.
+        """Return a record with some of the loads of a record file, which it replaces.
 
         Args:
             counts: Tells which loads stay.
         """
         record = self._read_head(head)
         segments: tuple[Segment | str, ...] = ()
+        dropped = set[int]()
         for segment in record.segments:
             rows = self.read_rows(segment)
             kept = rows.filter(counts(rows))
+            dropped |= _versions(rows) - _versions(kept)
             if kept.num_rows < rows.num_rows or isinstance(segment, str):
                 segments = self.add_rows(segments, kept, version, staged) if kept.num_rows else segments
             else:
                 segments = (*segments, segment)
         rows = to_rows(record.loads, record.number)
-        return Record(number=record.number, loads=to_loads(rows.filter(counts(rows))), segments=segments)
+        kept = rows.filter(counts(rows))
+        dropped |= _versions(rows) - _versions(kept)
+        replaced = (*record.replaced, Replaced(head, version, tuple(sorted(dropped))))
+        return Record(number=record.number, loads=to_loads(kept), segments=segments, replaced=replaced)
 
-    def open_segment(self, name: str) -> SegmentFile:
+    def recover(self, record: Record, has: Callable[[int], bool]) -> tuple[pa.Table, tuple[Replaced, ...]]:
+        """Return the rows of loads that restores have dropped and that count again, and the other replaced records.
+
+        Args:
+            has: Tells which versions count.
+        """
+        found, others = [ROWS.empty_table()], list[Replaced]()
+        for each in record.replaced:
+            wanted = pa.array(filter(has, each.versions), pa.int64())
+            if not len(wanted):
+                others.append(each)
+                continue
+            old = self._read_head(each.head)
+            for rows in (*map(self.read_rows, old.segments), to_rows(old.loads, old.number)):
+                found.append(rows.filter(pc.is_in(rows["version"], value_set=wanted)))
+        return pa.concat_tables(found), tuple(others)
+
+    def find_needed(self, record: Record) -> set[str]:
+        """Return the names of the files that a record, and those that it has replaced, consist of."""
+        needed = set(map(segment_name, record.segments))
+        for each in record.replaced:
+            needed.add(each.head)
+            with suppress(FileMissing, CorruptLog):
+                needed.update(map(segment_name, self.read(each.head).segments))
+        return needed
+
+    def open_segment(self, segment: Segment) -> SegmentFile:
         """Return a segment for questions."""
-        return SegmentFile(self.store, self.file(name), _corrupt_segment)
+        return SegmentFile(self._read_file(segment), partial(_corrupt_segment, self.file(segment.name)))
 
     def read_rows(self, segment: Segment | str) -> pa.Table:
         """Return the rows of a segment."""
         if isinstance(segment, str):
             return to_rows(self._read_head(segment).loads, int(segment.split(".")[1]) - _OLD_NUMBERS)
         try:
-            return read_segment(self.store.read(self.file(segment.name)))
-        except (FileMissing, pa.ArrowException) as error:
+            return read_segment(self._read_file(segment))
+        except (pa.ArrowException, OSError) as error:
             raise _corrupt_segment(self.file(segment.name), error) from error
+
+    def _read_file(self, segment: Segment) -> bytes:
+        path = self.file(segment.name)
+        try:
+            data = self.store.read(path)
+        except FileMissing as error:
+            raise _missing_part(path) from error
+        if segment.crc32 is not None and zlib.crc32(data) != segment.crc32:
+            raise CorruptLog(path=path, reason="it is not as it was written", fix=_NO_BACKUP)
+        return data
 
     def _read_older(self, record: Record) -> tuple[Load, ...]:
         paths = [self.file(name) for name in record.segments if isinstance(name, str)]
@@ -209,6 +268,10 @@ class RecordFolder:
             return self.read(head)
         except FileMissing as error:
             raise _corrupt_segment(self.file(head), error) from error
+
+
+def _versions(rows: pa.Table) -> set[int]:
+    return set(rows["version"].unique().to_pylist())
 
 
 def _takes_in(rows: pa.Table, segment: Segment | str) -> bool:
@@ -268,7 +331,8 @@ def open_loads(snapshot: Snapshot | None) -> LoadedFiles:
 def encode_record(record: Record) -> bytes:
     """Return a record as the content of a file."""
     loads = [_to_wire(load) for load in record.loads]
-    return zlib.compress(_encoder.encode(_RecordWire(record.number, loads, record.segments)), 6)
+    wire = _RecordWire(record.number, loads, record.segments, record.replaced)
+    return zlib.compress(_encoder.encode(wire), 6)
 
 
 def _decode(path: str, data: bytes) -> Record:
@@ -277,7 +341,7 @@ def _decode(path: str, data: bytes) -> Record:
     except (zlib.error, msgspec.DecodeError) as error:
         raise CorruptLog(path=path, reason="it is not a record of loads", fix=_NO_BACKUP) from error
     loads = tuple(_from_wire(load) for load in wire.loads)
-    return Record(number=wire.number, loads=loads, segments=wire.segments)
+    return Record(number=wire.number, loads=loads, segments=wire.segments, replaced=wire.replaced)
 
 
 class _LoadWire(msgspec.Struct, array_like=True):
@@ -299,6 +363,7 @@ class _RecordWire(msgspec.Struct):
     number: int
     loads: list[_LoadWire]
     segments: tuple[Segment | str, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
 
 
 def _to_wire(load: Load) -> _LoadWire:
@@ -406,13 +471,20 @@ def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...
     head = find_head(then)
     if find_head(now) == head:
         return ()
-    folder, staged = RecordFolder(now.store), StagedFiles()
+    folder, staged, newest, replaced = RecordFolder(now.store), StagedFiles(), find_head(now), tuple[Replaced, ...]()
+    if newest is not None:
+        with suppress(CorruptLog, FileMissing):
+            replaced = folder.read(newest).replaced
     try:
         record = Record() if head is None else folder.copy(head)
     except CorruptLog:  # record files that are not needed any more are deleted after a while
-        newest = find_head(now)
+        # Until the next restore, a record only grows: its last state has all loads of the version.
+        source = next((each.head for each in replaced if each.version > then.version), newest)
         kept = partial(_is_until, then.version)
-        record = Record() if newest is None else folder.filtered(newest, kept, version, staged)
+        record = Record() if source is None else folder.filtered(source, kept, version, staged)
+    if newest is not None:
+        replaced = (*replaced, Replaced(newest, version))
+    record = msgspec.structs.replace(record, replaced=replaced)
     return (_to_txn(put_record(folder, version, record, staged)),)
 
 
@@ -450,11 +522,11 @@ def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int,
         return Record(loads=(load,))
     number, loads = record.number + 1, (*record.loads, load)
     if number % CLEANUP_EVERY == 0:
-        _delete_old_records(folder, {head or "", *map(segment_name, record.segments)})
+        _delete_old_records(folder, {head or "", *folder.find_needed(record)})
     if sum(len(each.files) + len(each.bad_files) for each in loads) < MAX_INLINE_FILES:
-        return Record(number=number, loads=loads, segments=record.segments)
+        return msgspec.structs.replace(record, number=number, loads=loads)
     segments = folder.add_rows(record.segments, to_rows(loads, number), version, staged)
-    return Record(number=number, segments=segments)
+    return msgspec.structs.replace(record, number=number, loads=(), segments=segments)
 
 
 def put_record(folder: RecordFolder, version: int, record: Record, staged: StagedFiles) -> int:

@@ -193,10 +193,36 @@ def test_a_missing_or_damaged_segment_is_an_error_that_names_it(folder: RecordFo
         folder.store.delete([path])
     else:
         folder.store.put(path, content)
+    ensure_refused(folder, head, path)
+
+
+def ensure_refused(folder: RecordFolder, head: str, path: str) -> None:
     with pytest.raises(CorruptLog, match=path):
         states(folder.open_loads(head))
     with pytest.raises(CorruptLog, match=path):
         folder.read_loads(head)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_segment_with_a_changed_bit_is_never_believed(folder: RecordFolder, seed: int) -> None:
+    chance = random.Random(seed)
+    head = write(folder, [Load(version=0, loaded_ms=0, files=tuple(some_file(chance) for _ in range(12)))])
+    (path,) = damaged_segments(folder, head)
+    content = bytearray(folder.store.read(path))
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    folder.store.put(path, bytes(content))
+    ensure_refused(folder, head, path)
+
+
+def test_a_segment_of_another_table_is_never_believed(folder: RecordFolder, tmp_path: Path) -> None:
+    other = RecordFolder(LogStore(str(tmp_path / "other")), "loads")
+    heads = []
+    for each, name in ((folder, "in/"), (other, "in/b")):
+        files = tuple(LoadedFile(f"file:/{name}{at}", 1, 1) for at in range(9))
+        heads.append(write(each, [Load(version=0, loaded_ms=0, files=files)]))
+    (path,), (foreign,) = (list(damaged_segments(*each)) for each in zip((folder, other), heads, strict=True))
+    folder.store.put(path, other.store.read(foreign))
+    ensure_refused(folder, heads[0], path)
 
 
 def test_keys_are_those_of_all_spellings() -> None:

@@ -32,6 +32,7 @@ from widen.cli.plan_output import (
     show_run_plan,
     to_form,
 )
+from widen.cli.reader_commands import Readers, to_names
 from widen.errors import OptionConflict, OptionMissing
 from widen.ingestion.ingest_options import (
     ContractOptions,
@@ -220,6 +221,7 @@ def plan_command(
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
     markdown: Markdown = False,
+    readers: Readers = None,
 ) -> None:
     """Show what an ingestion would change. Exit codes: 0 nothing, 2 changes, 3 refused or quarantined, 1 an error."""
     form, settings = to_form(call.json, markdown), {**options, **gate}
@@ -229,9 +231,9 @@ def plan_command(
             if value != defaults[name]:
                 expected = f"Must be in {source[0]}, where each load has its own."
                 raise typer.BadParameter(expected, param_hint=f"--{name.replace('_', '-')}")
-        show_run_plan(source[0], None, 1, call, form)
+        show_run_plan(source[0], None, 1, call, form, readers=to_names(readers) or None)
         return
-    _show_plan(source, into, contract, settings, call, form)
+    _show_plan(source, into, contract, {**settings, "readers": to_names(readers) or None}, call, form)
 
 
 def _show_plan(

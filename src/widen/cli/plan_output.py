@@ -75,7 +75,14 @@ def planned_parts(planned: Plan) -> Iterator[RenderableType]:
         yield Text(f"Rows change by key: {text_format.printable(planned.keyed_by)}")
     if planned.is_empty:
         yield Text("Nothing to change." if not planned.keyed_by else "The schema does not change.")
-    notes = (planned.rescued, planned.quarantined, planned.pending, planned.lost_sources, planned.over_limits)
+    notes = (
+        planned.rescued,
+        planned.quarantined,
+        planned.pending,
+        planned.lost_sources,
+        planned.over_limits,
+        planned.readers,
+    )
     has_notes = any(notes)
     if not planned.is_empty or has_notes:
         yield from terminal.plan_parts(planned)
@@ -83,9 +90,18 @@ def planned_parts(planned: Plan) -> Iterator[RenderableType]:
 
 
 def show_run_plan(
-    file: str | Path, only: Sequence[str] | None, jobs: int, call: shared_options.CallOptions, form: PlanForm
+    file: str | Path,
+    only: Sequence[str] | None,
+    jobs: int,
+    call: shared_options.CallOptions,
+    form: PlanForm,
+    readers: Sequence[str] | None = None,
 ) -> None:
-    """Show what the loads of a file would change, and end with the exit code of the worst plan."""
+    """Show what the loads of a file would change, and end with the exit code of the worst plan.
+
+    Args:
+        readers: The other readers that the plans tell of.
+    """
     from widen.flows.pipelines import read_pipelines, select_steps
     from widen.flows.run_plan import plan_steps
     from widen.spark.engine import is_local
@@ -93,7 +109,7 @@ def show_run_plan(
     steps = select_steps(read_pipelines(file, call.storage), only)
     with progress("looking at the tables") as update:
         spark = output.choose_session(call.engine_name, update)
-        given = {"storage_options": call.storage, "spark": spark, "progress": update}
+        given = {"storage_options": call.storage, "spark": spark, "progress": update, "readers": readers}
         planned = plan_steps(steps, jobs, _report_plan if form is PlanForm.TEXT else None, given)
     if not is_local(spark):
         output.note_engine(spark)

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from widen.cli import shared_options
 from widen.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from widen.report.reader_predictions import Prediction
+    from widen.report.terminal import ReaderRow
 
 Readers = Annotated[
     str | None,
@@ -50,12 +48,12 @@ def to_names(text: str | None) -> list[str]:
 
 def _show(location: str, predictions: Sequence[Prediction], *, json: bool) -> None:
     from widen.report.reader_predictions import Outcome
-    from widen.report.terminal import title_part
+    from widen.report.terminal import readers_table, title_part
 
     if json:
         show_json({"table": location, "readers": [each.to_value() for each in predictions]})
         return
-    show([title_part(location), predictions_table(predictions)])
+    show([title_part(location), readers_table(map(_row, predictions))])
     remedies = {
         trait.remedy.replace("T", location, 1): None
         for each in predictions
@@ -67,15 +65,8 @@ def _show(location: str, predictions: Sequence[Prediction], *, json: bool) -> No
         note(f"To change that: `{remedy}`")
 
 
-def predictions_table(predictions: Sequence[Prediction]) -> RenderableType:
-    """Return the table of what readers do."""
-    from widen.report.reader_predictions import Outcome
-    from widen.report.terminal import table_of
-
-    shown = table_of("reader", "version", "", "because of")
-    styles = {Outcome.READS: "green", Outcome.REFUSES: "yellow", Outcome.WRONG: "bold red"}
-    for each in predictions:
-        outcome = f"wrong: {each.when}" if each.outcome is Outcome.WRONG else each.outcome.value
-        reasons = "" if each.outcome is Outcome.READS else "\n".join(trait.text for trait in each.reasons)
-        shown.add_row(each.reader.title, each.reader.version, Text(outcome, styles[each.outcome]), Text(reasons))
-    return shown
+def _row(prediction: Prediction) -> ReaderRow:
+    outcome, reader = prediction.outcome.value, prediction.reader
+    shown = f"{outcome}: {prediction.when}" if prediction.when else outcome
+    reasons = () if outcome == "reads" else [trait.text for trait in prediction.reasons]
+    return reader.title, reader.version, outcome, shown, reasons

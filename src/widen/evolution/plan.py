@@ -130,6 +130,39 @@ class RescuedField:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedReader:
+    """What another reader of the table does, before and after a plan.
+
+    Args:
+        reader: Its name, e.g. ``polars``.
+        title: What it is, e.g. ``polars, scan_delta``.
+        version: The version that was tested.
+        before: ``reads``, ``refuses`` or ``wrong``; empty for a new table.
+        after: The same, once the batch is loaded.
+        when: What is wrong then, e.g. ``filters for a range``; empty if nothing is.
+        reasons: What of the table it does not handle then, e.g. ``the table feature typeWidening``.
+    """
+
+    reader: str
+    title: str
+    version: str
+    before: str
+    after: str
+    when: str = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> str:
+        """What becomes of it, e.g. ``reads → wrong: filters for a range``."""
+        after = f"{self.after}: {self.when}" if self.when else self.after
+        return after if self.before in ("", self.after) else f"{self.before} → {after}"
+
+    def __str__(self) -> str:
+        because = f" ({', '.join(self.reasons)})" if self.reasons else ""
+        return f"{self.title} {self.version}: {self.change}{because}"
+
+
+@dataclass(frozen=True, slots=True)
 class RoundedField:
     """Numbers that are rounded to doubles, since the policy asks for that."""
 
@@ -265,6 +298,7 @@ class Plan:
         enables_widening: Whether the commit turns on type widening, which the table does not have yet.
         widenable: The type changes that the batch would get if type widening were on.
         over_limits: Which limits of the load the batch is over; only a plan that was asked for says it.
+        readers: What other readers do with the table before and after; only of those that the caller asked for.
         lost_sources: What was done about the columns of the table, if another client had removed from its schema which
             fields they hold; empty if they have that.
     """
@@ -288,6 +322,7 @@ class Plan:
     widenable: tuple[Operation, ...] = ()
     lost_sources: str = ""
     over_limits: tuple[str, ...] = ()
+    readers: tuple[PlannedReader, ...] = ()
 
     @property
     def rounded_values(self) -> int:
@@ -383,6 +418,7 @@ class Plan:
             **({"widenable": [each.to_value() for each in self.widenable]} if self.widenable else {}),
             **({"lostSources": self.lost_sources} if self.lost_sources else {}),
             **({"overLimits": list(self.over_limits)} if self.over_limits else {}),
+            **({"readers": [_value(each) for each in self.readers]} if self.readers else {}),
         }
 
 
@@ -453,6 +489,8 @@ OVER_LIMITS = "Over a limit, so that the load would stop"
 IN_ANOTHER_CASE = 'Names that differ in case only are one field (names = "exact" keeps them apart)'
 RENAMED_FIELDS = "Fields that have another name here, as the columns say (widen alter --source)"
 """The headings of the names that stand for fields of other names."""
+READERS = "What other readers do with the table then"
+"""The heading of the readers that the caller asked for."""
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -473,6 +511,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         ("Skipped, because they cannot be read or are over a limit:", tuple(map(str, plan.bad_files))),
         (f"{IN_ANOTHER_CASE}:", plan.in_another_case),
         (f"{RENAMED_FIELDS}:", plan.renamed),
+        (f"{READERS}:", plan.readers),
         ("Objects that look like maps:", tuple(f"{format_path(each.source)}: {each}" for each in plan.maps)),
     ):
         if items:

@@ -23,7 +23,7 @@ from widen.flows.pipelines import (
     select_steps,
     step_session,
 )
-from widen.ingestion.ingest_options import PlanOptions, SessionOptions
+from widen.ingestion.ingest_options import LoadPlanOptions, RunPlanOptions
 from widen.ingestion.interval import plan
 from widen.model.argument_types import check_arguments
 from widen.model.display import html_table, list_lines
@@ -151,7 +151,7 @@ class RunPlan:
 
 @check_arguments
 def plan_run(
-    file: str | PathLike[str], *, only: Sequence[str] | None = None, jobs: int = 1, **options: Unpack[SessionOptions]
+    file: str | PathLike[str], *, only: Sequence[str] | None = None, jobs: int = 1, **options: Unpack[RunPlanOptions]
 ) -> RunPlan:
     """Return what `run` would change in the tables of a file; nothing is written.
 
@@ -194,7 +194,7 @@ def plan_steps(
     Raises:
         InvalidOption: the number of jobs is not positive.
     """
-    options = with_defaults(SessionOptions, given)
+    options = with_defaults(RunPlanOptions, given)
     if jobs < 1:
         raise InvalidOption(option="jobs", value=jobs, expected="Must be an integer >= 1.")
     session = open_session(options["spark"])
@@ -235,5 +235,5 @@ def plan_steps(
     return RunPlan(tuple(planned))
 
 
-_SETTINGS = frozenset(declared(PlanOptions))
+_SETTINGS = frozenset(declared(LoadPlanOptions))
 """The arguments of a load that its plan depends on."""

@@ -501,8 +501,24 @@ class MemoryOptions(TypedDict, total=False):
         default="keep", choices=("keep", "null"))]
 
 
-class PlanOptions(RefusalOptions, RecordOptions, EngineOptions, MemoryOptions, total=False):
+class LoadPlanOptions(RefusalOptions, RecordOptions, EngineOptions, MemoryOptions, total=False):
+    """The arguments of a load that its plan depends on."""
+
+
+class ReaderOptions(TypedDict, total=False):
+    """What a plan tells beside its changes."""
+
+    readers: Annotated[Iterable[str] | None, Option(
+        'Other readers of the table, e.g. ``["polars", "duckdb"]``, or ``["all"]``: the plan says what each of them does '
+        "with the table before and after the load. That is predicted, as by `Table.readers`; no reader runs.")]
+
+
+class PlanOptions(ReaderOptions, LoadPlanOptions, total=False):
     """The arguments of `plan`."""
+
+
+class RunPlanOptions(ReaderOptions, SessionOptions, total=False):
+    """The arguments of `plan_run`."""
 
 
 class BatchSizeOptions(TypedDict, total=False):

@@ -45,6 +45,7 @@ from widen.model.argument_types import check_arguments, parse_choice
 from widen.model.keyword_options import Unpack
 from widen.model.transaction_id import ensure_transaction
 from widen.model.types import StructType
+from widen.report.reader_predictions import Reader, choose_readers, plan_readers
 from widen.sources.find_files import BatchSize
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
@@ -82,14 +83,16 @@ def plan(source: AnySource, into: str | PathLike[str], **options: Unpack[PlanOpt
     Source: docs/evolution-rules.md#dry-run
     """
     _ensure_parks_new(options)
+    names = None if options["readers"] is None else list(options["readers"])
     checked = check_options(source, into, options, writes=False)
+    readers = () if names is None else choose_readers(checked.table.format, names)
     reader = replace(checked.reader, skips_bad_files=options["skip_bad_files"] or options["park_over_limit"])
     checked = replace(checked, reader=reader)
     with _staged(source, reader, options) as staged:
-        return _plan(staged, checked, options)
+        return _plan(staged, checked, options, readers)
 
 
-def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, Any]) -> Plan:
+def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, Any], readers: Sequence[Reader]) -> Plan:
     policy, keys = checked.policy, checked.keys
     session = _open_session(source, options)
     target = checked.table.open(policy).with_keys(keys)
@@ -97,7 +100,7 @@ def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, A
     options["progress"]("looking at the source")
     batch = open_batch(checked.reader, session, source, choice)
     if batch is None:
-        return Plan((), target.schema or StructType())
+        return _with_readers(Plan((), target.schema or StructType()), target, readers)
     ensure_paths_hide_nothing(batch, policy)
     ensure_has_texts(batch, keys)
     limits = parse_limits(options["max_corrupt"], options["max_quarantined"], options["fail_on"])
@@ -117,7 +120,12 @@ def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, A
     plan = mark_returning(planned.plan, target.dropped_columns)
     excess = limits.find_excess(plan, planned.result.seen)
     plan = replace(plan, bad_files=batch.bad_files, over_limits=excess)
-    return replace(plan, source_table=batch.source_table, read_as=batch.read_as, keyed_by=keyed_by)
+    plan = replace(plan, source_table=batch.source_table, read_as=batch.read_as, keyed_by=keyed_by)
+    return _with_readers(plan, target, readers)
+
+
+def _with_readers(plan: Plan, target: IngestTarget, readers: Sequence[Reader]) -> Plan:
+    return replace(plan, readers=plan_readers(target.trait_change(plan), readers)) if readers else plan
 
 
 def _plan_good_files(

@@ -32,7 +32,7 @@ from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import FEATURES, TABLE_FEATURES_READER, supported_features
 from widen.protocol.type_widening import TypeChange, all_type_changes
-from widen.report.reader_predictions import TRAITS, Trait
+from widen.report.reader_predictions import TRAITS, Trait, TraitChange, new_column_traits
 
 if TYPE_CHECKING:
     from widen.files import footers, statistics_repair
@@ -57,6 +57,23 @@ def delta_traits(snapshot: Snapshot) -> list[Trait]:
     """Return the traits of a version of a Delta table."""
     files = _FileTraits(snapshot)
     return [*filter(files.may_have, configuration_traits(snapshot.configuration)), *files]
+
+
+def planned_traits(snapshot: Snapshot | None, configuration: TableConfiguration | None) -> TraitChange:
+    """Return the traits of a Delta table before and after a plan.
+
+    Args:
+        snapshot: The version; None for a new table.
+        configuration: Protocol and metadata after the plan; None if it changes neither.
+    """
+    before = None if snapshot is None else delta_traits(snapshot)
+    after = list(before or ())
+    if configuration is not None:
+        old = set() if snapshot is None else set(configuration_traits(snapshot.configuration))
+        new = [trait for trait in configuration_traits(configuration) if trait not in old]
+        added = new_column_traits(configuration.schema, None if snapshot is None else snapshot.schema)
+        after = list(dict.fromkeys([*new, *after, *added]))
+    return TraitChange("delta", before, after)
 
 
 def configuration_traits(configuration: TableConfiguration) -> Iterator[Trait]:
@@ -118,9 +135,11 @@ class _FileTraits:
             physical = to_physical_path(schema, path, self.snapshot.configuration.mapping)
             if physical[0] in self.snapshot.partition_keys:
                 continue
-            if not is_struct_path(schema, path) or len(path) > 1:
+            if len(path) > 1:
                 yield from self._nested(path, physical)
-            elif leaf == TIMESTAMP:
+            if not is_struct_path(schema, path):
+                continue
+            if leaf == TIMESTAMP:
                 yield from self._int96(path, physical)
             elif leaf in (FLOAT, DOUBLE):
                 yield from self._special_floats(path, physical)
@@ -234,8 +253,10 @@ class _FileTraits:
         if len(paths) > FEW_FILES:
             yield Trait("nan-beside", path, is_certain=False)
             return
-        has_numbers = any(not pc.all(is_nan).as_py() for is_nan in self._read_nan(paths, physical))
-        yield Trait("nan-beside" if has_numbers else "nan", path)
+        read = [pc.value_counts(is_nan).field("values").to_pylist() for is_nan in self._read_nan(paths, physical)]
+        found = set().union(*read)
+        if True in found:
+            yield Trait("nan-beside" if False in found else "nan", path)
 
     def _has_hidden_nan(self, physical: Path) -> bool:
         """Return whether a file of deltalake has NaN, by reading the column of few and small files."""
@@ -248,12 +269,16 @@ class _FileTraits:
         return any(pc.any(is_nan).as_py() for is_nan in self._read_nan([path for path, _ in mine], physical))
 
     def _read_nan(self, paths: Sequence[str], physical: Path) -> Iterator[pa.ChunkedArray]:
-        """Yield of each file which values of a column are NaN."""
+        """Yield which values of a column are NaN, of each file that has it."""
+        name = ".".join(physical)
         for path in paths:
             with footers.open_data_file(self.snapshot.store, self.snapshot.store.plain(path)) as file:
-                values = pq.read_table(file, columns=[".".join(physical)])
-            if values.num_columns:
-                yield pc.is_nan(values.column(0))
+                parquet = pq.ParquetFile(file)
+                if any(parquet.schema.column(at).path == name for at in range(len(parquet.schema))):
+                    values = parquet.read(columns=[name]).column(0)
+                    for part in physical[1:]:
+                        values = pc.struct_field(values, part)
+                    yield pc.is_nan(values)
 
     def _int96(self, path: Path, physical: Path) -> Iterator[Trait]:
         """Yield whether files have INT96 timestamps, and some that do not fit 64 bits of nanoseconds."""

@@ -13,13 +13,14 @@ from widen.iceberg.metadata_files import read_manifests
 from widen.iceberg.scan_plan import DeleteKind, delete_kind
 from widen.iceberg.schema_conversion import to_readable
 from widen.model.column_path import Path, leaves
-from widen.model.types import DOUBLE, FLOAT, DataType
+from widen.model.types import DOUBLE, FLOAT, DataType, StructType
 from widen.protocol.type_widening import TypeChange
 from widen.report.delta_traits import FEW_FILES, type_change_trait
-from widen.report.reader_predictions import Trait
+from widen.report.reader_predictions import Trait, TraitChange, new_column_traits
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import FileIO
+    from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import DataFile, Schema, Snapshot, TableMetadata
 
 _FORMAT_2 = 2
@@ -37,6 +38,33 @@ def iceberg_traits(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | Non
     found += [Trait("default-value", (field.name,)) for field in schema.fields if field.initial_default is not None]
     found += [*_promotions(metadata), *_reused_names(metadata)]
     return found if snapshot is None else [*found, *_manifest_traits(metadata, io, snapshot)]
+
+
+def planned_iceberg_traits(
+    table: Table | None, snapshot: Snapshot | None, schema: StructType | None, format_version: int
+) -> TraitChange:
+    """Return the traits of an Iceberg table before and after a plan.
+
+    Args:
+        table: The table; None for a new one.
+        snapshot: The newest snapshot of the branch; None without snapshots.
+        schema: The schema after the plan; None if it changes nothing.
+        format_version: That of a new table; 0 for the default.
+    """
+    if table is None:
+        new = [Trait("format-version-3")] if format_version > _FORMAT_2 else []
+        return TraitChange("iceberg", None, [*new, *(new_column_traits(schema, None) if schema else ())])
+    before = iceberg_traits(table.metadata, table.io, snapshot)
+    if schema is None:
+        return TraitChange("iceberg", before, before)
+    old = to_readable(table.schema())
+    types = dict(leaves(old))
+    promoted = [
+        Trait(type_change_trait(TypeChange((), types[path], leaf)), path)
+        for path, leaf in leaves(schema)
+        if types.get(path, leaf) != leaf
+    ]
+    return TraitChange("iceberg", before, list(dict.fromkeys([*before, *promoted, *new_column_traits(schema, old)])))
 
 
 def _promotions(metadata: TableMetadata) -> Iterator[Trait]:

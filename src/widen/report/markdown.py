@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from widen.evolution.plan import OVER_LIMITS, Plan, PlanOutcome
+from widen.evolution.plan import OVER_LIMITS, READERS, Plan, PlanOutcome
 from widen.evolution.schema_changes import ColumnChange, plan_changes
 from widen.model.column_path import format_path
 from widen.report.text_format import SIGNS, change_cells, count_noun, printable, type_text
@@ -48,6 +48,7 @@ def plan_markdown(plan: Plan, into: str) -> Iterator[str]:
         ("Quarantined", [f"{format_path(each.source)}: the column is {each.column}" for each in plan.quarantined]),
         ("Options without effect", [str(each) for each in plan.unmatched]),
         ("Skipped files", [str(each) for each in plan.bad_files]),
+        (READERS, [str(each) for each in plan.readers]),
     ):
         if lines:
             yield from (f"**{title}**", "", *_listed(lines), "")

@@ -9,7 +9,7 @@ Source: docs/guide/readers.md
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -19,9 +19,13 @@ from typing import Any
 import msgspec
 
 from widen.errors import InvalidOption
-from widen.model.column_path import Path, format_path
+from widen.evolution.plan import PlannedReader
+from widen.model.column_path import Path, format_path, leaves
+from widen.model.types import StructType
 
 DATA = "readers.json"
+ALL = "all"
+"""Stands for every reader."""
 QUESTIONS = ("scan", "equal", "range", "count", "null")
 """What each reader was asked: all rows, filters at the bounds of a column, a count, and nulls."""
 
@@ -200,6 +204,49 @@ _WHEN = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TraitChange:
+    """The traits of a table before and after a plan.
+
+    Args:
+        format: ``delta`` or ``iceberg``.
+        before: None for a new table.
+    """
+
+    format: str
+    before: Sequence[Trait] | None
+    after: Sequence[Trait]
+
+
+def plan_readers(change: TraitChange, readers: Sequence[Reader]) -> tuple[PlannedReader, ...]:
+    """Return what readers do with a table before and after a plan."""
+    before = ["" for _ in readers]
+    if change.before is not None:
+        before = [each.outcome.value for each in predict(change.before, readers)]
+    after = predict(change.after, readers)
+    return tuple(_planned(old, new) for old, new in zip(before, after, strict=True))
+
+
+def _planned(before: str, after: Prediction) -> PlannedReader:
+    is_read = after.outcome is Outcome.READS
+    return PlannedReader(
+        after.reader.name,
+        after.reader.title,
+        after.reader.version,
+        before,
+        after.outcome.value,
+        after.when if after.outcome is Outcome.WRONG else "",
+        () if is_read else tuple(trait.text for trait in after.reasons),
+    )
+
+
+def new_column_traits(schema: StructType, old: StructType | None) -> Iterator[Trait]:
+    """Yield what values of the columns that a plan adds may bring, as far as types tell."""
+    known = set() if old is None else {path for path, _ in leaves(old)}
+    nested = {path[:1]: None for path, _ in leaves(schema) if len(path) > 1 and path not in known}
+    yield from (Trait("nested-null", top, is_certain=False) for top in nested)
+
+
 @cache
 def _data() -> Any:
     return msgspec.json.decode(files("widen.report").joinpath(DATA).read_bytes())
@@ -216,13 +263,13 @@ def tested_readers(table_format: str) -> tuple[Reader, ...]:
 
 
 def choose_readers(table_format: str, names: Sequence[str] | None) -> tuple[Reader, ...]:
-    """Return the readers with some names; a name stands for every way to read with that program.
+    """Return the readers with some names, or all; a name stands for every way to read with that program.
 
     Raises:
         InvalidOption: no tested reader of the format has a name.
     """
     known = tested_readers(table_format)
-    if not names:
+    if not names or ALL in names:
         return known
     families = {reader.name: reader.name.partition("-")[0] for reader in known}
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 from rich import box
@@ -23,6 +23,7 @@ from widen.evolution.plan import (
     LOST_SOURCES,
     OLDER_READERS,
     OVER_LIMITS,
+    READERS,
     RENAMED_FIELDS,
     TURNED_ON,
     WOULD_WIDEN,
@@ -245,6 +246,24 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         if pairs:
             yield heading_part(title)
             yield from _fold_items(pairs, pairs_table)
+    if plan.readers:
+        yield heading_part(READERS)
+        yield readers_table((each.title, each.version, each.after, each.change, each.reasons) for each in plan.readers)
+
+
+ReaderRow: TypeAlias = tuple[str, str, str, str, Sequence[str]]
+"""What a reader does: its title and version, the outcome, how that is shown, and the reasons."""
+
+_OUTCOMES = {"reads": "green", "refuses": "yellow", "wrong": "bold red"}
+"""The styles of what readers do."""
+
+
+def readers_table(rows: Iterable[ReaderRow]) -> RenderableType:
+    """Return the table of what readers do."""
+    shown = table_of("reader", "version", "", "because of")
+    for title, version, outcome, text, reasons in rows:
+        shown.add_row(title, version, Text(text, _OUTCOMES[outcome]), Text("\n".join(reasons)))
+    return shown
 
 
 def _fold_items(items: Sequence[_Item], show: Callable[[Sequence[_Item]], RenderableType]) -> Iterator[RenderableType]:

@@ -84,6 +84,8 @@ from widen.protocol.table_properties import (
     is_on,
     widens_when_needed,
 )
+from widen.report.delta_traits import planned_traits
+from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
@@ -242,6 +244,10 @@ class DeltaTarget(IngestTarget):
         pairs = ((metadata, self.logged_metadata), (state.protocol, before.protocol))
         actions = tuple(new for new, old in pairs if new != old)
         return DeltaDraft(self, TableConfiguration(state.protocol, metadata), actions)
+
+    def trait_change(self, plan: Plan) -> TraitChange:
+        is_kept = plan.is_empty or bool(plan.refused)
+        return planned_traits(self.snapshot, None if is_kept else self.draft(plan).configuration)
 
     def _with_type_features(self, state: TableState, plan: Plan) -> TableState:
         """Return the state of the table with the features that new types need, if the caller allows new features.
@@ -856,6 +862,10 @@ class DeltaLocation(TableLocation):
     @property
     def location(self) -> str:
         return self.store.location
+
+    @property
+    def format(self) -> str:
+        return "delta"
 
     def folder(self) -> str:
         return self.location

@@ -113,6 +113,7 @@ from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
@@ -191,6 +192,10 @@ class IcebergLocation(TableLocation):
     @property
     def location(self) -> str:
         return str(self.name)
+
+    @property
+    def format(self) -> str:
+        return "iceberg"
 
     def folder(self) -> str | None:
         table = self.name.find()
@@ -346,6 +351,12 @@ class IcebergTarget(IngestTarget):
     def draft(self, plan: Plan) -> IcebergDraft:
         """Return the table as a plan changes it. Nothing is opened before the draft is written to."""
         return IcebergDraft(self, plan)
+
+    def trait_change(self, plan: Plan) -> TraitChange:
+        from widen.report.iceberg_traits import planned_iceberg_traits
+
+        schema = None if plan.is_empty or plan.refused else plan.schema
+        return planned_iceberg_traits(self.table, self.snapshot, schema, self.place.format_version or 0)
 
     def has_interval(self, interval: TransactionId) -> bool:
         last = self.last_interval(interval.app_id)

@@ -33,6 +33,7 @@ from widen.log.load_segments import Load, LoadedFile, LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType
+from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -141,6 +142,10 @@ class TableLocation(Protocol):
         """
 
     @property
+    def format(self) -> str:
+        """``delta`` or ``iceberg``."""
+
+    @property
     def keeps_types(self) -> bool:
         """Whether a new table can have every Spark type."""
 
@@ -220,6 +225,13 @@ class IngestTarget(Protocol):
 
         Raises:
             RequestError: the table does not allow a change.
+        """
+
+    def trait_change(self, plan: Plan) -> TraitChange:
+        """Return what matters to other readers of the table before and after a plan.
+
+        Raises:
+            TableError: the table or a footer cannot be read.
         """
 
     def has_interval(self, interval: TransactionId) -> bool:

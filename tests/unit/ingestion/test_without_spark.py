@@ -492,14 +492,6 @@ def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
     assert sorted((row["id"], row["k"], row["n"]) for row in rows) == [(2, "a", 1), (2, "b", 1), (2, "\u00e9,", 3)]
 
 
-def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
-    """Different partial records with one order: their contents decide, as only Spark orders them."""
-    (tmp_path / "0.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
-    done = run(KEYED, str(tmp_path), "shop.t", json.dumps({"sequence_by": "n", "missing": "keep"}), "1")
-    assert "only it decides what these records do" in done.stderr
-    assert not [*tmp_path.rglob("*.parquet")]
-
-
 @pytest.mark.parametrize("words", [{}, {"history": True}])
 def test_equal_sequences_are_refused_without_spark(tmp_path: Path, words: dict[str, Any]) -> None:
     batches = [
@@ -659,17 +651,20 @@ def test_records_without_a_key_need_no_spark(tmp_path: Path, into: str) -> None:
     ]
 
 
-def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
-    words = "'key': ['id'], 'engine': 'local'"
-    reason = "only it decides what these records do to the rows of their keys"
-    for more in ("'sequence_by': 'n', 'missing': 'keep'", "'sequence_by': 'n', 'missing': 'keep', 'verify': True"):
-        done = run(
-            f"widen.ingest(*sys.argv[1:3], **{{{words}, {more}}})", str(tmp_path / "a.json"), str(tmp_path / "t")
-        )
-        assert done.returncode == 1
-        assert f"needs Spark, because {reason}" in done.stderr
-        assert not (tmp_path / "t" / "_delta_log").exists()
+@pytest.mark.parametrize("target", [{}, {"catalog": "c.db"}], ids=["delta", "iceberg"])
+@pytest.mark.parametrize("lines", [(1, 2), (2, 1)])
+def test_the_contents_of_equal_sequences_decide_without_spark(
+    tmp_path: Path, target: dict[str, str], lines: tuple[int, ...]
+) -> None:
+    text = "".join(f'{{"id": 1, "n": 1, "v": {value}}}\n' for value in lines)
+    (tmp_path / "a.json").write_text(text)
+    options: dict[str, Any] = {name: str(tmp_path / value) for name, value in target.items()}
+    into = "shop.t" if target else str(tmp_path / "t")
+    words = {"key": ["id"], "sequence_by": "n", "missing": "keep", "engine": "local", "verify": True, **options}
+    done = widen.ingest(tmp_path / "a.json", into, **words)
+    assert str(done.keys) == "1 inserted, 0 updated, 0 deleted, 0 late, 1 merged"
+    table = widen.IcebergTable(into, options["catalog"]) if target else widen.Table(into)
+    assert table.to_arrow().to_pylist() == [{"id": 1, "n": 1, "v": 2}]
 
 
 @pytest.mark.parametrize("words", [{"key": ["idd"]}, {"key": ["x"]}, {"key": ["x.y"]}, {"sequence_by": "x"}])

@@ -106,3 +106,12 @@ def test_the_data_file_has_only_known_traits_readers_and_answers() -> None:
                 assert found
                 assert set(found) <= set(QUESTIONS)
                 assert set(found.values()) <= {"refuses", "wrong"}
+
+
+def test_files_from_before_a_double_was_added_have_no_nan(tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    widen.ingest(pa.table({"id": [1]}), into=place)
+    nested = pa.array([{"y": 2.5}, {"y": float("nan")}])
+    widen.ingest(pa.table({"id": [2, 3], "x": [0.5, None], "s": nested}), into=place)
+    found = {trait.text for each in widen.Table(place).readers() for trait in each.reasons}
+    assert found == {"s.y: NaN beside numbers", "s: nested, and may be null"}

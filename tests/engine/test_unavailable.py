@@ -137,9 +137,7 @@ def test_every_version_has_what_its_change_left_as_it_was(load: Load, order: lis
 
 
 @pytest.mark.parametrize("format", ["delta", "iceberg"])
-def test_versions_with_values_that_a_change_left_need_no_spark(
-    format: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_versions_need_no_spark(format: str, tmp_path: Path, spark: SparkSession) -> None:
     load = Load(tmp_path, format, "auto", spark)
     load([*FIRST[:3], SECOND[0]], history=True)
     load.options["engine"] = "local"

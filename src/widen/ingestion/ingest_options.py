@@ -509,8 +509,8 @@ class ReaderOptions(TypedDict, total=False):
     """What a plan tells beside its changes."""
 
     readers: Annotated[Iterable[str] | None, Option(
-        'Other readers of the table, e.g. ``["polars", "duckdb"]``, or ``["all"]``: the plan says what each of them does '
-        "with the table before and after the load. That is predicted, as by `Table.readers`; no reader runs.")]
+        'Other readers of the table, e.g. ``["polars", "duckdb"]``, or ``["all"]``: the plan says what each of them '
+        "does with the table before and after the load. That is predicted, as by `Table.readers`; no reader runs.")]
 
 
 class PlanOptions(ReaderOptions, LoadPlanOptions, total=False):

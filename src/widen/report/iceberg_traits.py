@@ -19,8 +19,7 @@ from widen.report.delta_traits import FEW_FILES, type_change_trait
 from widen.report.reader_predictions import Trait, TraitChange, new_column_traits
 
 if TYPE_CHECKING:
-    from widen.iceberg.catalog import FileIO
-    from widen.iceberg.catalog import Table
+    from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import DataFile, Schema, Snapshot, TableMetadata
 
 _FORMAT_2 = 2

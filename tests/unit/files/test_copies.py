@@ -140,7 +140,8 @@ def copies(
         missing.unlink()
     writer = open_iceberg_writer(open_transaction(name, name.load(), ()), to_model(table.schema()))
     source: Any = IcebergSource(no_session, table.io, point)
-    changed = ChangedRows(replaced, [] if added is None else [pa.Table.from_pylist(added, schema)])
+    rows = None if added is None else pa.Table.from_pylist(added, schema)
+    changed = ChangedRows(replaced, [] if rows is None else [(lambda: [rows], rows.nbytes)])
     written = copy_unmarked(source, writer, scan, marked, changed=changed)
     if written is None:
         return None

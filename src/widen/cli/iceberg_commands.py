@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -16,6 +17,7 @@ from widen.cli.alter_commands import ensure_one_change, parse_operations, reques
 from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction, show_forgotten
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
+from widen.cli.reader_commands import to_names
 from widen.cli.row_output import RowForm, show_query, show_rows, to_row_form
 from widen.cli.shared_options import ContractForm
 from widen.cli.show_commands import (
@@ -149,6 +151,7 @@ def report_iceberg(
     samples: shared_options.Samples = shared_options.Shown.MASKED,
     scan: bool = False,
     acknowledge: shared_options.Acknowledge = None,
+    readers: shared_options.OtherReaders = None,
 ) -> None:
     """Show the data in each column of an Iceberg table, and how the schema changed."""
     from widen.iceberg.properties import read_sources
@@ -166,7 +169,8 @@ def report_iceberg(
     if scan:
         built = scan_rows(built, columns, lambda spark: opened.read(spark=spark))
     note_left_out(find_read_point(opened.table.metadata, SnapshotReference()))
-    show_report(built, samples, html, json=json)
+    predicted = [] if readers is None else opened.readers(*to_names(readers))
+    show_report(replace(built, readers=tuple(predicted)), samples, html, json=json)
 
 
 def properties_iceberg(

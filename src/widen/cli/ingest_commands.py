@@ -32,7 +32,7 @@ from widen.cli.plan_output import (
     show_run_plan,
     to_form,
 )
-from widen.cli.reader_commands import Readers, to_names
+from widen.cli.reader_commands import to_names
 from widen.errors import OptionConflict, OptionMissing
 from widen.ingestion.ingest_options import (
     ContractOptions,
@@ -221,7 +221,7 @@ def plan_command(
     into: shared_options.PlannedInto = None,
     contract: shared_options.ContractFile = None,
     markdown: Markdown = False,
-    readers: Readers = None,
+    readers: shared_options.OtherReaders = None,
 ) -> None:
     """Show what an ingestion would change. Exit codes: 0 nothing, 2 changes, 3 refused or quarantined, 1 an error."""
     form, settings = to_form(call.json, markdown), {**options, **gate}

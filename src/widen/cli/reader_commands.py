@@ -12,7 +12,6 @@ from widen.cli.output import note, show, show_json
 
 if TYPE_CHECKING:
     from widen.report.reader_predictions import Prediction
-    from widen.report.terminal import ReaderRow
 
 Readers = Annotated[
     str | None,
@@ -48,12 +47,12 @@ def to_names(text: str | None) -> list[str]:
 
 def _show(location: str, predictions: Sequence[Prediction], *, json: bool) -> None:
     from widen.report.reader_predictions import Outcome
-    from widen.report.terminal import readers_table, title_part
+    from widen.report.terminal import predictions_table, title_part
 
     if json:
         show_json({"table": location, "readers": [each.to_value() for each in predictions]})
         return
-    show([title_part(location), readers_table(map(_row, predictions))])
+    show([title_part(location), predictions_table(predictions)])
     remedies = {
         trait.remedy.replace("T", location, 1): None
         for each in predictions
@@ -63,10 +62,3 @@ def _show(location: str, predictions: Sequence[Prediction], *, json: bool) -> No
     }
     for remedy in remedies:
         note(f"To change that: `{remedy}`")
-
-
-def _row(prediction: Prediction) -> ReaderRow:
-    outcome, reader = prediction.outcome.value, prediction.reader
-    shown = f"{outcome}: {prediction.when}" if prediction.when else outcome
-    reasons = () if outcome == "reads" else [trait.text for trait in prediction.reasons]
-    return reader.title, reader.version, outcome, shown, reasons

@@ -251,6 +251,14 @@ Acknowledge: TypeAlias = Annotated[
         help="Record in the table that a decision of the report has been made, e.g. tags; can be repeated.",
     ),
 ]
+OtherReaders: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--readers",
+        metavar="NAMES",
+        help="Say what other readers do with the table, e.g. polars,duckdb, or all; see `widen readers`.",
+    ),
+]
 Samples: TypeAlias = Annotated[
     Shown, typer.Option("--samples", help="How values are shown. masked: letters as x, digits as 9.")
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from rich.text import Text
 from widen.cli import output, shared_options
 from widen.cli.output import ensure_output_writable, note, progress, show_json, writing
 from widen.cli.output import show as show_parts
+from widen.cli.reader_commands import to_names
 from widen.cli.row_output import Format, RowForm, show_query, show_rows, to_row_form
 from widen.errors import InvalidOption, SparkUnavailable, TableError
 from widen.errors.tables import first_line
@@ -183,6 +185,7 @@ def report(
         ),
     ] = None,
     acknowledge: shared_options.Acknowledge = None,
+    readers: shared_options.OtherReaders = None,
     storage_option: shared_options.StorageOptions = None,
 ) -> None:
     """Show the data in each column, and how the schema changed."""
@@ -190,10 +193,10 @@ def report(
     from widen.table import Table
 
     ensure_output_writable(html)
-    snapshot = _open_table(table, storage_option)
+    snapshot, storage = _open_table(table, storage_option), shared_options.storage(storage_option)
     if acknowledge:
         before = build_report(snapshot, FooterUse("automatic"))
-        opened = Table(table, shared_options.storage(storage_option))
+        opened = Table(table, storage)
         acknowledge_decisions(before, opened, acknowledge)
         snapshot = opened.snapshot
     use = {None: "automatic", True: "all", False: "none"}[footers]
@@ -203,7 +206,8 @@ def report(
 
         read = partial(read_snapshot, store=snapshot.store, snapshot=snapshot)
         built = scan_rows(built, snapshot.schema, read)
-    show_report(built, samples, html, json=json)
+    predicted = [] if readers is None else Table(table, storage).readers(*to_names(readers))
+    show_report(replace(built, readers=tuple(predicted)), samples, html, json=json)
 
 
 def acknowledge_decisions(report: Report, table: OpenTable, subjects: Sequence[str]) -> None:

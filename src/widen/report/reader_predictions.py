@@ -176,6 +176,17 @@ class Prediction:
             return "the values"
         return " and ".join(_WHEN[question] for question in wrong)
 
+    @property
+    def shown(self) -> str:
+        """The outcome, and what is wrong if something is, e.g. ``wrong: filters for a range``."""
+        outcome = self.outcome
+        return f"{outcome.value}: {self.when}" if outcome is Outcome.WRONG else outcome.value
+
+    @property
+    def because(self) -> tuple[str, ...]:
+        """Why it does not read the table; empty if it does."""
+        return () if self.outcome is Outcome.READS else tuple(trait.text for trait in self.reasons)
+
     def to_value(self) -> dict[str, Any]:
         """Return the prediction as a JSON object."""
         return {
@@ -228,7 +239,6 @@ def plan_readers(change: TraitChange, readers: Sequence[Reader]) -> tuple[Planne
 
 
 def _planned(before: str, after: Prediction) -> PlannedReader:
-    is_read = after.outcome is Outcome.READS
     return PlannedReader(
         after.reader.name,
         after.reader.title,
@@ -236,7 +246,7 @@ def _planned(before: str, after: Prediction) -> PlannedReader:
         before,
         after.outcome.value,
         after.when if after.outcome is Outcome.WRONG else "",
-        () if is_read else tuple(trait.text for trait in after.reasons),
+        after.because,
     )
 
 

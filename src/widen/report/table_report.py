@@ -22,6 +22,7 @@ from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import ColumnStatistics, FileStatistics
 from widen.protocol.partition_values import Scalar, UnknownValue, parse_partition_value
 from widen.protocol.table_configuration import TableConfiguration
+from widen.report.reader_predictions import Prediction
 from widen.report.stopped_field import StoppedField, VersionTime
 
 LOG = "log"
@@ -189,6 +190,7 @@ class Report:
         acknowledged: The decisions that were acknowledged.
         stopped: The fields that have stopped arriving, in schema order.
         inexact: How many files have bounds in the log with which other readers may lose rows.
+        readers: What other readers do with the table; only of those that the caller asked for.
     """
 
     location: str
@@ -207,6 +209,7 @@ class Report:
     acknowledged: tuple[Acknowledgement, ...] = ()
     stopped: tuple[StoppedField, ...] = ()
     inexact: InexactBounds = field(default_factory=InexactBounds)
+    readers: tuple[Prediction, ...] = ()
 
     def is_acknowledged(self, subject: str, time_ms: int) -> bool:
         """Return whether what a commit of that time did was acknowledged under a subject."""
@@ -258,6 +261,7 @@ class Report:
             "families": [family.to_value() for family in self.families],
             "stopped": [field.to_value() for field in self.stopped],
             "intervals": [interval.to_value() for interval in self.intervals],
+            **({"readers": [each.to_value() for each in self.readers]} if self.readers else {}),
         }
 
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from widen.batches.text_batch import ContractReport
     from widen.files.footers import OldType
     from widen.log.load_segments import Load, LoadedFile
+    from widen.report.reader_predictions import Prediction
 
 
 GRADE_STYLES = {"additive": "green", "widening": "cyan", "conflict": "yellow", "structural": "magenta"}
@@ -248,7 +249,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
             yield from _fold_items(pairs, pairs_table)
     if plan.readers:
         yield heading_part(READERS)
-        yield readers_table((each.title, each.version, each.after, each.change, each.reasons) for each in plan.readers)
+        yield _readers_table((each.title, each.version, each.after, each.change, each.reasons) for each in plan.readers)
 
 
 ReaderRow: TypeAlias = tuple[str, str, str, str, Sequence[str]]
@@ -258,7 +259,14 @@ _OUTCOMES = {"reads": "green", "refuses": "yellow", "wrong": "bold red"}
 """The styles of what readers do."""
 
 
-def readers_table(rows: Iterable[ReaderRow]) -> RenderableType:
+def predictions_table(predictions: Iterable[Prediction]) -> RenderableType:
+    """Return the table of what readers do with a table as it is."""
+    return _readers_table(
+        (each.reader.title, each.reader.version, each.outcome.value, each.shown, each.because) for each in predictions
+    )
+
+
+def _readers_table(rows: Iterable[ReaderRow]) -> RenderableType:
     """Return the table of what readers do."""
     shown = table_of("reader", "version", "", "because of")
     for title, version, outcome, text, reasons in rows:
@@ -635,6 +643,9 @@ def report_parts(report: Report) -> Iterator[RenderableType]:
     yield heading_part("Columns")
     yield Fitting(partial(_columns_table, report.columns))
     yield from (Text(f"  {note}", "dim") for note in report.notes)
+    if report.readers:
+        yield heading_part("Other readers")
+        yield predictions_table(report.readers)
     changed = [interval for interval in report.intervals if interval.schema_changes]
     yield heading_part("Schema changes")
     yield from _timeline(changed) if changed else (Text("  none", "dim"),)

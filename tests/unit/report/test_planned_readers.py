@@ -131,3 +131,26 @@ def test_the_plan_of_a_file_of_loads_tells_it_for_each_step(tmp_path: Path, drif
     planned = widen.plan_run(file, readers=["polars"]).steps[0].plan
     assert isinstance(planned, Plan)
     assert [each.after for each in planned.readers] == ["refuses"]
+
+
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
+def test_the_report_has_a_section_of_other_readers(tmp_path: Path, table_format: str) -> None:
+    place, words = str(tmp_path / "t"), list[str]()
+    if table_format == "iceberg":
+        place, words = "ns.t", ["--catalog", str(tmp_path / "catalog.db")]
+    nested = pa.array([None, {"a": 1}])
+    widen.ingest(pa.table({"s": nested}), place, catalog=words[-1] if words else None)
+    shown = run("report", place, *words, "--readers", "chdb,polars")
+    assert shown.exit_code == 0
+    assert "Other readers" in shown.stdout
+    value = run_json("report", place, *words, "--readers", "chdb,polars")
+    found = {each["reader"].partition("-")[0]: each for each in value["readers"]}
+    assert (found["polars"]["outcome"], found["polars"]["reasons"]) == ("reads", [])
+    assert run("report", place, *words, "--readers", "chdb,polars", "--html", str(tmp_path / "r.html")).exit_code == 0
+    page = (tmp_path / "r.html").read_text()
+    assert "Other readers" in page
+    assert found["chdb"]["version"] in page
+    assert "Other readers" not in run("report", place, *words).stdout
+    refused = run("report", place, *words, "--readers", "excel")
+    assert refused.exit_code == 1
+    assert "excel" in refused.stderr

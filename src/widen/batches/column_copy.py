@@ -177,7 +177,7 @@ def _merge(results: Iterable[CopiedRows]) -> CopiedRows:
 def write_in_tasks(
     rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Iterator[CopiedRows]], sink: Sink
 ) -> CopiedRows:
-    """Let tasks of Spark write files, and return them. If that fails, they are deleted as far as the store allows it.
+    """Let tasks of Spark write files, and return them. If that fails, delete them where the store allows it.
 
     Args:
         write: Writes files of the rows of a task. Picklable.

@@ -242,7 +242,7 @@ def _repeat(value: bool, rows: int) -> pa.Array:
 
 
 def stored_form(data_type: DataType) -> DataType:
-    """Return the type in which Spark hands values to tasks: variants, and strings that are read as dates, are texts."""
+    """Return the type of values that Spark hands to tasks: variants, and strings that are read as dates, are texts."""
     if data_type == VARIANT or isinstance(data_type, TemporalString):
         return STRING
     return map_children(data_type, lambda _, child: stored_form(child))

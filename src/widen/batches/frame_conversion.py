@@ -137,7 +137,7 @@ def _ensure_known(schema: StructType, name: str) -> None:
         raise SourceContentError(source=name, reason=reason, fix=fix)
 
 
-# ---- the form in which tasks get records -----------------------------------------------------------
+# ---- how tasks get records --------------------------------------------------------------------------
 
 
 def task_source(schema: StructType, rules: FieldRules) -> StructType:
@@ -242,7 +242,7 @@ class FrameCopy:
     listed_bytes: int
 
     def run(self, frame: DataFrame) -> CopiedRows:
-        """Write the files of the table, and return them. If that fails, they are deleted as far as the store allows it.
+        """Write the files of the table, and return them. If that fails, delete them where the store allows it.
 
         Args:
             frame: The records, see `select_records`.

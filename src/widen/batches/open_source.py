@@ -491,7 +491,7 @@ class BatchReader:
 
 
 _NO_FIELDS = FileFields(False, None)
-"""What rows get from the files in which they are staged: they have the time of the load, and no file with a name."""
+"""What rows get from the files where they are staged: they have the time of the load, and no file with a name."""
 
 _KINDS = {
     FileFormat.PARQUET: "Parquet",

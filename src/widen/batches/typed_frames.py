@@ -490,7 +490,7 @@ def _check(data_type: DataType, number: int, texts: Column) -> Column:
     return list(_checks(texts, data_type))[number]
 
 
-# The field rules of the policy, as far as the schema of the source is concerned.
+# The field rules of the policy for the schema of the source.
 #
 # Variants become JSON texts. Strings that are read as dates get a type of their own; the conversions to the types of
 # columns read them. The rule for objects that are maps does not apply to typed values.

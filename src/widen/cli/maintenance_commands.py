@@ -286,7 +286,7 @@ def session_for(table: Table, update: StepDisplay, *, all_files: bool = False) -
     """Return the session for rewriting files, which may need no Spark; None without files.
 
     Args:
-        all_files: Whether all files are rewritten, to end column mapping, instead of those in old types.
+        all_files: Whether all files are rewritten, to end column mapping, instead of the files in old types.
     """
     if all_files:
         return start_unmapping(table, update)

@@ -71,7 +71,7 @@ def plan_stream(options: SourceOptions, snapshot: Snapshot, *, is_outdated: bool
 
 
 def find_earlier_version(snapshot: Snapshot, has_columns: Callable[[Snapshot], bool]) -> Snapshot | None:
-    """Return the version before the last changes of the columns whose columns are those of a query.
+    """Return the version before the last changes of the columns that has the columns of a query.
 
     A query gets its columns when it is planned, and starts later: in a pipeline by minutes.
 
@@ -218,7 +218,7 @@ class StreamOffset:
 
 @dataclass(frozen=True)
 class FirstVersion:
-    """The version at which a stream began.
+    """The version where a stream began.
 
     Spark stores where the first batch ends, but not where it begins. If it repeats this batch, it asks for the initial
     offset again, although the table may have new versions by then. So every offset carries the first version.

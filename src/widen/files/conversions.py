@@ -239,7 +239,7 @@ def _with_years(numbers: pa.Array, cycle: int, spell: Callable[[pa.Array], pa.Ar
     Args:
         numbers: How many days or microseconds they are after 1970.
         cycle: How many of these 400 years have.
-        spell: Returns the texts of those in the years 1 to 9999.
+        spell: Returns the texts of values in the years 1 to 9999.
     """
     unit = cycle // _CYCLE_DAYS
     first, last = _FIRST_DAY * unit, _LAST_DAY * unit + unit - 1
@@ -314,7 +314,7 @@ def _nearest_decimals(values: pa.Array, new: DecimalType) -> pa.Array:
 
 
 def temporal_values(texts: pa.Array, data_type: DataType) -> pa.Array:
-    """Return strings as dates or timestamps, null where they are none or a column would not keep all of them.
+    """Return strings as dates or timestamps, null where they are not or a column would not keep all of them.
 
     Args:
         data_type: What to read them as: date, timestamp or timestamp_ntz.

@@ -1,4 +1,4 @@
-"""Bounds in the log that are not the exact values of a file are replaced by those of its footer; no data is rewritten.
+"""Replaces bounds in the log that are not the exact values of a file by the bounds of its footer; rewrites no data.
 
 Two writers leave such bounds behind. Delta Lake for Spark writes a float as a short text, which is exact only until the
 column becomes double. deltalake writes a decimal as a double, which has about 16 digits. Readers that compare bounds
@@ -74,7 +74,7 @@ class StatisticsRepair:
     _checked: dict[tuple[str, str | None], str | None] = field(default_factory=dict)
 
     def find(self, snapshot: Snapshot) -> list[Add]:
-        """Return the next files to add again, with the bounds of their footers; empty if there are none left.
+        """Return the next files to add again, with the bounds of their footers; empty at the end.
 
         At most `MOST_FILES` files are returned. A footer is read once, however often this is called.
         """
@@ -122,11 +122,11 @@ def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Tabl
     return pa.Table.from_batches(parts, files.schema)
 
 
-# INT96 timestamps: many readers hold them as 64 bits of nanoseconds since 1970, in which other years wrap around.
+# INT96 timestamps: many readers hold them as 64 bits of nanoseconds since 1970, so that other years wrap around.
 
 
 NANOSECONDS = ("1677-09-22", "2262-04-11")
-"""The texts of timestamps between which 64 bits of nanoseconds since 1970 hold every one."""
+"""The texts of two timestamps: 64 bits of nanoseconds since 1970 hold every one between them."""
 
 
 def far_timestamps(files: pa.Table, columns: Iterable[Path]) -> pa.Table:

@@ -87,7 +87,7 @@ class PipelineStep:
 
     @property
     def reads(self) -> frozenset[str]:
-        """The identities of its sources, as far as they are tables."""
+        """The identities of its sources that are tables."""
         return frozenset(_table_key(each, self.arguments.get("source_catalog")) for each in self.source)
 
     @property

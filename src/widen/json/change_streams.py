@@ -313,7 +313,7 @@ def _part_of(mod: Fields, name: str) -> Fields:
 
 
 def _read_types(raw: msgspec.Raw | None) -> dict[str, str]:
-    """Return the codes of the columns whose values are numbers in texts; of an array, those of its items."""
+    """Return the codes of the columns whose values are numbers in texts; for an array, the codes of its items."""
     found = _value(raw)
     types = {}
     for column in found if isinstance(found, list) else ():

@@ -45,7 +45,7 @@ class Dialect:
     Args:
         name: Its name.
         kinds: The word of `KINDS` for each name of a wrapper, and the field after its colon or nothing.
-        root: The field that has the record, where it is the only one of its document; empty for none.
+        root: The field that has the record, where it is the only one of its document; else empty.
         has_schemas: Whether each document says its types in a schema part, see `widen.json.connect`.
         nanos: With schema parts, what becomes of times that microseconds do not hold: error, truncate or text.
         for_texts: The dialect of rows that an event has as texts, as MongoDB's connectors write them; None if it is the

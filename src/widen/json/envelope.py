@@ -150,7 +150,7 @@ class Envelope:
         upserts: The operations that write a row; empty for all others.
         deletes: Those that delete it. Operations are all texts or all integers.
         truncates: Those that delete all rows, which refuse the batch.
-        ignores: Those of events without a row, such as DDL, which have no record.
+        ignores: The operations of events without a row, such as DDL, which have no record.
         without_op: The names of the fields of events without an operation and without a row, such as heartbeats.
         has_position: Whether the records get the field `POSITION`, from the field `source` of the envelope.
         unavailable: The texts that stand for a value that the change left as it was; see `unavailable_values`.

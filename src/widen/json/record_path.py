@@ -122,7 +122,7 @@ class FoundTexts(NamedTuple):
     """Adjacent texts below a path.
 
     Args:
-        texts: Records, or the object in which the path ends.
+        texts: Records, or the object where the path ends.
         reason: Why they are not records; empty for records.
     """
 
@@ -131,7 +131,7 @@ class FoundTexts(NamedTuple):
 
 
 class _PathBatch(msgspec.Struct, array_like=True):
-    """Adjacent texts, to which fields are still added.
+    """Adjacent texts; fields are still added to them.
 
     Args:
         kept: The kept fields that are known so far, each after a comma.
@@ -388,7 +388,7 @@ _BLOCK_BYTES, _GUESSES = 2**20, 4
 
 
 class _Cursor:
-    """A place in a text, of which only a window is in memory.
+    """A place in a text. Only a window of the text is in memory.
 
     Args:
         data: The text, or its beginning.

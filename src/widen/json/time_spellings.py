@@ -22,7 +22,7 @@ from widen.model.display import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class TimeSpelling:
-    """Which texts are times, beside those of ISO 8601 in UTC.
+    """Which texts are times, beside ISO 8601 in UTC.
 
     Args:
         is_any: Whether other spellings are read as well.

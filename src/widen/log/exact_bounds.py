@@ -103,7 +103,7 @@ def _with_inexact_keys(rows: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBa
 
 
 def _exact_text(text: str | None) -> str | None:
-    """Return the text of a float as that of the same number as a double."""
+    """Return the text of the double that is equal to a float."""
     try:
         value = float(text or "")
     except ValueError:  # null, or a text that is not a number

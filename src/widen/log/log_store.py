@@ -120,7 +120,7 @@ class LogStore(FileStore):
 
         Args:
             folder: The path of the folder; an empty string for the whole table. A missing folder is empty.
-            start: The path after which an object store begins; empty to begin with the first file.
+            start: An object store begins after this path; empty to begin with the first file.
         """
         return iter(self._files.list(folder, deep=True, start=start))
 

@@ -28,7 +28,7 @@ Compare: TypeAlias = Callable[[Any, Any], bool]
 """Returns whether a value is the one of a column."""
 
 Match: TypeAlias = Callable[[pa.DataType], "Compare | None"]
-"""Returns how values compare with those of a column; None if they do not belong into a column of that type."""
+"""Returns how values compare with the values of a column; None if they do not belong into a column of that type."""
 
 _SYNC = 16
 

@@ -1,4 +1,4 @@
-"""Filters of a client, compared with the rows that it returns without a filter: the proof that it skips none of them.
+"""Filters of a client, compared with the rows that it returns without a filter: the proof that it skips no row.
 
 From the unfiltered rows follows how many rows each filter at the bounds of a column must return. A client that compares
 rounded bounds, or a file in another type, returns fewer.

@@ -46,8 +46,8 @@ def build_condition(text: str, schema: StructType, kinds: Mapping[Path, str | No
 
     Args:
         schema: The columns that it may use.
-        kinds: Of folded names of fields without a column the kind of their values, which a form has at `EXCLUDED` in
-            this order; None for null.
+        kinds: The kinds of the values of fields without a column, by their folded names, which a form has at
+            `EXCLUDED` in this order; None for null.
 
     Raises:
         UnsupportedCondition: it has more than columns, constants, comparisons, LIKE, IN, BETWEEN, IS, AND, OR and NOT.
@@ -246,7 +246,7 @@ _VARIABLES = frozenset(
 
 
 EXCLUDED = "\0"
-"""The key of a form at which it has the values of fields that are excluded: no field of a source has this name."""
+"""The key of a form for the values of fields that are excluded: no field of a source has this name."""
 
 
 def _excluded(at: int, kind: str | None) -> _Operand:

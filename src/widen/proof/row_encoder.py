@@ -252,7 +252,7 @@ def _is_alone(texts: Sequence[Texts]) -> pa.BooleanArray:
 def _has_places(
     columns: FieldColumns, present: Sequence[SourceColumn], texts: Sequence[Texts], first: Texts, rule: ProofRule
 ) -> pa.BooleanArray:
-    """Tell for each row whether the columns of a field that are null in it surely hold nothing of its value.
+    """Tell for each row whether the columns of a field that are null in it are known to hold nothing of its value.
 
     Args:
         texts: The encoded values of the columns that are not null in every row.

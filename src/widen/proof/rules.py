@@ -35,7 +35,7 @@ class TimestampString(str):
     """A string that the policy reads as a timestamp.
 
     Attributes:
-        form: The form of the timestamp, if the text is not that of ISO 8601 in UTC.
+        form: The form of the timestamp, if the text is not ISO 8601 in UTC.
     """
 
     __slots__ = ("form",)

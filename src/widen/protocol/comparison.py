@@ -92,7 +92,7 @@ def bind_literal(
 
     Args:
         literal: None if it is not one whose value is known.
-        length: The length of a column of char(n), to which Spark pads the literal.
+        length: The length of a column of char(n); Spark pads the literal to it.
     """
     return bind_comparison(path, data_type, operator, _meet(literal, data_type, length))
 

@@ -226,7 +226,7 @@ class _FileTraits:
         yield Trait("nested-null", top)
 
     def _special_floats(self, path: Path, physical: Path) -> Iterator[Trait]:
-        """Yield whether a column has infinite values or NaN, as far as bounds and few footers show that.
+        """Yield whether a column has infinite values or NaN, where bounds or the footers of few files show it.
 
         Widen and deltalake leave bounds out for infinite values; Widen leaves out bounds and counts for NaN. Delta Lake
         for Spark writes both as text. deltalake leaves NaN out of the bounds, so that only the values show it.

@@ -48,7 +48,7 @@ def planned_iceberg_traits(
         table: The table; None for a new one.
         snapshot: The newest snapshot of the branch; None without snapshots.
         schema: The schema after the plan; None if it changes nothing.
-        format_version: That of a new table; 0 for the default.
+        format_version: The format version of a new table; 0 for the default.
     """
     if table is None:
         new = [Trait("format-version-3")] if format_version > _FORMAT_2 else []

@@ -156,7 +156,7 @@ class Prediction:
 
     Args:
         answers: By question, what it does.
-        reasons: The traits because of which it does not simply read the table.
+        reasons: The traits that keep it from simply reading the table.
     """
 
     reader: Reader
@@ -251,7 +251,7 @@ def _planned(before: str, after: Prediction) -> PlannedReader:
 
 
 def new_column_traits(schema: StructType, old: StructType | None) -> Iterator[Trait]:
-    """Yield what values of the columns that a plan adds may bring, as far as types tell."""
+    """Yield the traits that values of new columns may have, by the types of the columns."""
     known = set() if old is None else {path for path, _ in leaves(old)}
     nested = {path[:1]: None for path, _ in leaves(schema) if len(path) > 1 and path not in known}
     yield from (Trait("nested-null", top, is_certain=False) for top in nested)

@@ -281,7 +281,7 @@ def disable_feature(state: TableState, row: RemovableFeature) -> MetadataChange 
 
 
 def without_intent(state: TableState) -> MetadataChange | None:
-    """Return the commit after which type changes do not turn on type widening; None if they would not anyway."""
+    """Return the commit that keeps later type changes from turning on type widening; None if they would not anyway."""
     is_there = widens_when_needed(state.properties) and not state.supports(TYPE_WIDENING)
     return plan_unset_properties(state, [TYPE_WIDENING_INTENT]) if is_there else None
 

@@ -95,7 +95,7 @@ class FieldNames:
         return self._fold(next(iter(owners))) if is_other_name else folded
 
     def spellings(self, name: str) -> list[str]:
-        """Return the fields that a name may stand for, if it is the name of none."""
+        """Return the fields that a name may stand for, if no field has this name."""
         folded, fields = self._fold(name), self._fields_by_name()
         return fields[folded] if folded in fields else sorted(self.aliases.get(folded, ()))
 

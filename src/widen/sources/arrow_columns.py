@@ -273,7 +273,7 @@ def _to_stored_nested(values: pa.Array, rules: ColumnRules) -> pa.Array:
 
 
 def _offsets(values: pa.Array) -> pa.Array:
-    """Return where each list begins in the flattened values, which lack those of null lists."""
+    """Return where each list begins in the flattened values, which lack the values of null lists."""
     lengths = pc.fill_null(pc.list_value_length(values), 0)
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
 
@@ -284,11 +284,11 @@ def _offsets(values: pa.Array) -> pa.Array:
 
 
 Steps = tuple[int, ...]
-"""The place of a column: its index, then that of a field of a struct, or 0 for the values of a list or map."""
+"""The place of a column: its index, then the index of a field of a struct, or 0 for the values of a list or map."""
 
 
 class IntegerColumns:
-    """Finds the columns of floats of which each value is an integer that a double holds, or NaN."""
+    """Finds the columns of floats whose values are all integers that a double holds, or NaN."""
 
     def __init__(self) -> None:
         self._seen: set[Steps] = set()

@@ -221,7 +221,7 @@ def _convert(
 
 
 class _Writer:
-    """Writes the records of a source file, those of each schema to a file of their own."""
+    """Writes the records of a source file: a file for each schema."""
 
     def __init__(self, file: SourceFile, store: LogStore) -> None:
         self._file, self._store = file, store

@@ -826,7 +826,7 @@ def parse_rows(
 def _with_points(group: FieldGroup) -> Iterator[FieldGroup | TextGroup]:
     """Yield records with numbers that have a comma before the fraction, as others write them.
 
-    A text that would be a number with a point is none here. The few records with one go without detection.
+    A text that would be a number with a point is not one here. The few records with one go without detection.
     """
     pattern = group.detects.replace(r"\.", ",")
     columns, is_text = [], pa.repeat(pa.scalar(False), group.records)

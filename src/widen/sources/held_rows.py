@@ -121,7 +121,7 @@ _CERTAIN: Sequence[Callable[[pa.DataType], bool]] = (
     lambda found: pa.types.is_timestamp(found) and found.unit == "us",
     lambda found: pa.types.is_decimal128(found) and found.scale >= 0,
 )
-"""The types of which a table holds every value."""
+"""The types that a table holds without a loss."""
 
 
 def _is_certain(found: pa.DataType) -> bool:
@@ -133,6 +133,6 @@ def _is_certain(found: pa.DataType) -> bool:
 
 
 def _keeps_nulls(field: pa.Field) -> bool:
-    """Return whether a column is stored with as many nulls: NaN may be none, and those of dictionaries are inside."""
+    """Return whether a column is stored with as many nulls: NaN may become null, dictionaries hide theirs."""
     found = field.type
     return _is_certain(found) and not (pa.types.is_floating(found) or pa.types.is_dictionary(found))

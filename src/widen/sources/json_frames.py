@@ -342,7 +342,7 @@ def _found(
 
 
 class _JoinedPieces:
-    """The text of a file from its pieces, each of which ended with a brace.
+    """The text of a file from its pieces; each piece ended with a brace.
 
     Args:
         size_bytes: The size of the text; None if it is unknown.

@@ -46,7 +46,7 @@ STDIN = "-"
 
 
 class ArrowStream(Protocol):
-    """Data with the Arrow PyCapsule interface: a table of Arrow, a DataFrame of polars, a relation of DuckDB."""
+    """Data with the Arrow PyCapsule interface: an Arrow table, a polars DataFrame, a DuckDB relation."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the data as a stream of Arrow."""

@@ -1,4 +1,4 @@
-"""Files in which records wait for their ingestion: rows of a sink, and data that is in memory.
+"""Files of records that wait for their ingestion: rows of a sink, and data that is in memory.
 
 Texts are files of Arrow's stream format, and rows with types are Parquet files.
 """

@@ -135,7 +135,7 @@ def is_local(spark: object) -> TypeGuard[LocalSession]:
 
 
 def require_spark(spark: Session, reason: str) -> SparkSession:
-    """Return the session of Spark, which starts if it has not.
+    """Return the Spark session, which starts if it has not.
 
     Args:
         reason: Why it must be; the end of a sentence that begins with "Spark, because".
@@ -148,7 +148,7 @@ READS = "only it reads these files"
 
 
 def find_started(session: Session | None) -> SparkSession | None:
-    """Return the session of Spark, where there is one already."""
+    """Return the Spark session, where there is one already."""
     return session.started if isinstance(session, LocalSession) else session
 
 

@@ -236,7 +236,7 @@ def _is_same_extension(source: Any, stored: Any, *, truncates: bool) -> bool:
 
 
 def _are_cut(nanos: Any, micros: Any) -> bool:
-    """Return whether times in microseconds are those in nanoseconds without the last digits."""
+    """Return whether times in microseconds are the times in nanoseconds without the last digits."""
     rest = pc.subtract(nanos, pc.multiply(micros, 1000))
     return not len(rest.drop_null()) or (pc.min(rest).as_py() >= 0 and pc.max(rest).as_py() < 1000)
 

@@ -773,7 +773,7 @@ def _merge_updates(rank: pa.Array, until: pa.Array, is_same: pa.Array) -> tuple[
     """Return from when until when events are valid if some of them only update the version before.
 
     Args:
-        rank: The sequences of the events of each key, in their order, and `until` those of the next ones.
+        rank: The sequences of the events of each key, in their order, and `until` the sequences of the next events.
         is_same: Whether each event but the first agrees with the one before it on the tracked fields.
     """
     if not len(rank):

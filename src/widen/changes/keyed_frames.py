@@ -27,7 +27,7 @@ from widen.changes.key_expressions import (
     split_sequence,
     with_action,
 )
-from widen.changes.partial_records import columns_by_path
+from widen.changes.partial_records import columns_by_path, find_copied
 from widen.changes.tracked_fields import TrackedFields
 from widen.evolution.key_rules import (
     CONTENT,
@@ -57,6 +57,7 @@ from widen.model.types import (
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
+    ArrayType,
     DataType,
     Field,
     MapType,
@@ -287,10 +288,15 @@ def _merge(
             is_present |= rescued[path].isNotNull()
             is_record = F.coalesce(rescued[path] == _RECORD, F.lit(False))
         before, after = old.getField(each.name), new.getField(each.name)
+        copied = find_copied(each, schema.fields)
         # Of a record or a map that is rescued in full, the columns have nothing, which removes nothing.
-        is_nested = isinstance(each.type, (StructType, MapType))
+        is_nested = copied is not None or isinstance(each.type, (StructType, MapType))
         kept = F.when(is_record & after.isNull(), before) if path in rescued and is_nested else None
         merged = _merge_values(before, after, each.type, rescued, path)
+        if copied is not None:
+            name = schema.fields[copied].name
+            are_both = old.getField(name).isNotNull() & new.getField(name).isNotNull()
+            merged = F.when(are_both, _merge_items(before, after, each.type, rescued, path)).otherwise(after)
         merged = merged if kept is None else kept.otherwise(merged)
         yield F.when(is_present, merged).otherwise(before).alias(each.name)
 
@@ -307,6 +313,15 @@ def _merge_values(
     else:
         return new
     return F.when(old.isNotNull() & new.isNotNull(), merged).otherwise(new)
+
+
+def _merge_items(old: Column, new: Column, data_type: DataType, rescued: Mapping[Path, Column], path: Path) -> Column:
+    """Return a new array; if both have one item, which repeats a record or a map, it is merged with the old one."""
+    if not isinstance(data_type, ArrayType):
+        return _merge_values(old, new, data_type, rescued, path)
+    item = _merge_items(F.get(old, 0), F.get(new, 0), data_type.element, rescued, path)
+    merged = F.array(item).cast(type_to_spark(data_type))
+    return F.when((F.size(old) == F.lit(1)) & (F.size(new) == F.lit(1)), merged).otherwise(new)
 
 
 def _field_name(column: Field) -> str:

@@ -20,7 +20,7 @@ from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import find_leaf
 from widen.json.document import InvalidJson, document_to_json, parse_document
 from widen.model.column_path import Path
-from widen.model.types import DataType, Field, MapType, StructType, name_key
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 
 
@@ -122,10 +122,12 @@ def _merge_fields(
     columns = []
     for name, was, now, each in zip(names, old, new, fields, strict=True):
         kinds, is_present = rescued.get((*above, name)), present[name]
-        merged = _merge_values(was, now, each.type, rescued, (*above, name))
+        copied = find_copied(each, fields)
+        are_both = None if copied is None else pc.and_(old[copied].is_valid(), new[copied].is_valid())
+        merged = _merge_values(was, now, each.type, rescued, (*above, name), are_both)
         if kinds is not None:
             is_present = pc.or_(is_present, kinds.is_valid())
-            if isinstance(each.type, (StructType, MapType)):
+            if copied is not None or isinstance(each.type, (StructType, MapType)):
                 # Of a record or a map that is rescued in full, the columns have nothing, which removes nothing.
                 is_record = pc.fill_null(pc.equal(kinds, _RECORD), False)
                 merged = choose(pc.and_(is_record, now.is_null()), was, merged)
@@ -133,10 +135,41 @@ def _merge_fields(
     return columns
 
 
+def find_copied(column: Field, fields: Sequence[Field]) -> int | None:
+    """Return which column has the records or maps that a column of arrays repeats as its only items, if one does.
+
+    Source: docs/evolution-rules.md#u14
+    """
+    if not isinstance(column.type, ArrayType) or role_of(column):
+        return None
+    kind, name = type(innermost(column.type)), source_key(column)
+    found = (at for at, each in enumerate(fields) if type(each.type) is kind and source_key(each) == name)
+    return next(found, None) if kind in (StructType, MapType) else None
+
+
+def innermost(data_type: DataType) -> DataType:
+    """Return the type inside of all arrays."""
+    return innermost(data_type.element) if isinstance(data_type, ArrayType) else data_type
+
+
 def _merge_values(
-    old: pa.Array, new: pa.Array, data_type: DataType, rescued: _Kinds | None = None, path: Path = ()
+    old: pa.Array,
+    new: pa.Array,
+    data_type: DataType,
+    rescued: _Kinds | None = None,
+    path: Path = (),
+    are_copies: pa.Array | None = None,
 ) -> pa.Array:
-    """Merge two values: records and maps field by field; for all others the new value wins."""
+    """Merge two values: records and maps field by field; for all others the new value wins.
+
+    Args:
+        are_copies: Where both values are arrays that repeat a record or a map as their only item.
+    """
+    if are_copies is not None:
+        is_single = [pc.fill_null(pc.equal(pc.list_value_length(each), 1), False) for each in (old, new)]
+        is_merged = pc.and_(are_copies, pc.and_(*is_single))
+        inside = {each: kinds.filter(is_merged) for each, kinds in (rescued or {}).items()}
+        return _merge_items(old, new, data_type, is_merged, inside, path)
     if not isinstance(data_type, (StructType, MapType)):
         return new
     are_both = pc.and_(old.is_valid(), new.is_valid())
@@ -145,6 +178,19 @@ def _merge_values(
     inner = _merge_fields(old.flatten(), new.flatten(), data_type.fields, rescued or {}, path)
     merged = pa.StructArray.from_arrays(inner, fields=list(new.type), mask=pc.invert(are_both))
     return choose(are_both, merged, new)
+
+
+def _merge_items(
+    old: pa.Array, new: pa.Array, data_type: DataType, is_merged: pa.Array, rescued: _Kinds, path: Path
+) -> pa.Array:
+    """Return new arrays; where asked, the only item is merged with that of the old array."""
+    assert isinstance(data_type, ArrayType)
+    before, after = old.filter(is_merged), new.filter(is_merged)
+    every = pa.repeat(True, len(after)) if isinstance(data_type.element, ArrayType) else None
+    items = _merge_values(before.flatten(), after.flatten(), data_type.element, rescued, path, every)
+    merged = pa.ListArray.from_arrays(count_up(len(after) + 1).cast(pa.int32()), items).cast(new.type)
+    place = pc.subtract(pc.cumulative_sum(is_merged.cast(pa.int64())), 1)
+    return pa.concat_arrays([new, merged]).take(pc.if_else(is_merged, pc.add(place, len(new)), count_up(len(new))))
 
 
 def _merge_maps(old: pa.Array, new: pa.Array, data_type: MapType) -> pa.Array:

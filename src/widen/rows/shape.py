@@ -497,8 +497,10 @@ def _is_decided(item: MultiColumnField, arrays: list[ColumnSlot], records: list[
     if not all(native_type(slot) for slot in item.slots if slot not in (*arrays, *records)):
         return False
     # A text column needs the spelling of a fraction, which a decoded double has lost. Where no column takes integers,
-    # msgspec would read the integer 2 as the double 2.0, and nobody would see that it is a long.
-    if float in python_types and (any(slot.word == STRING_WORD for slot in item.slots) or int not in python_types):
+    # msgspec would read the integer 2 as the double 2.0, and nobody would see that it is a long. Nor may 2.0 be read
+    # as 2 where texts have its spelling.
+    has_fractions = float in python_types or any(slot.takes_integral for slot in item.slots)
+    if has_fractions and (any(slot.word == STRING_WORD for slot in item.slots) or int not in python_types):
         return False
     both = [slot for slot in arrays if slot.record is not None and records]
     # A record that goes to two columns is decoded twice, so values to be routed in it would also be observed twice.

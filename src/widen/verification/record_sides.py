@@ -31,6 +31,7 @@ from widen.model.types import (
 )
 from widen.proof.proof_files import FileValueReader
 from widen.proof.rules import ColumnsByKey, build_proof_rules
+from widen.schema.source_metadata import RESCUED, role_field
 from widen.sources.file_ranges import fields_of, with_field_steps
 from widen.sources.listing import SourceFile
 from widen.spark.engine import LocalFrame, Rows, Session
@@ -58,6 +59,7 @@ from widen.verification.typed_records import (
     sum_quarantined_texts,
     sum_rebuilt_rows,
     sum_records,
+    without_roles,
 )
 
 
@@ -145,6 +147,8 @@ def _are_columnar(parts: Sequence[RecordPart]) -> bool:
         and has_own_kinds(part.proof.source, part.proof.columns)
         # Of several columns, types decide which has a value, and not its spelling.
         and not _has_siblings(part.proof.columns)
+        # The rescue column has numbers and times as texts, which get the types of the source.
+        and role_field(part.proof.schema, RESCUED) is None
         and (part.proof.schema, part.proof.policy) == (parts[0].proof.schema, parts[0].proof.policy)
         for part in parts
     )
@@ -155,7 +159,7 @@ def _has_siblings(fields: ColumnsByKey) -> bool:
 
 
 def _to_column_files(part: RecordPart, *, is_columnar: bool) -> ColumnFiles:
-    files = ColumnFiles(part.files, part.proof.source, part.fields)
+    files = ColumnFiles(part.files, without_roles(part.proof.source), part.fields)
     if not is_columnar:
         return replace(files, prepare=part.proof.prepare, digested=part.proof.digested)
     # A float means its exact value, also in a column of doubles, and a double the number of its shortest text.

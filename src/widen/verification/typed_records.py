@@ -48,6 +48,7 @@ from widen.proof.rules import (
     source_columns_by_key,
     widest_record_column,
 )
+from widen.protocol.column_metadata import SOURCE
 from widen.schema.source_metadata import RESCUED, role_of
 from widen.spark.engine import Session
 from widen.verification.arrow_lists import (
@@ -133,7 +134,7 @@ class RecordProof:
         """The types that are used to digest values: keys of maps are texts."""
         types = with_text_keys(self.records if self.forms is None else self.forms)
         assert isinstance(types, StructType)
-        return types
+        return without_roles(types)
 
     @cached_property
     def _own_columns(self) -> ColumnsByKey | None:
@@ -232,6 +233,15 @@ class RecordProof:
 
     def _to_forms(self, records: pa.StructArray) -> pa.StructArray:
         return cast_array(keys_as_text(records, self.records), to_arrow(self.digested))
+
+
+def without_roles(source: StructType) -> StructType:
+    """Return the fields of records, of which none has the role that a column of this name has in a table."""
+    named = (
+        replace(each, metadata={**each.metadata, SOURCE: [each.name]}) if role_of(each) is not None else each
+        for each in source
+    )
+    return StructType(tuple(named))
 
 
 # ---- sums ------------------------------------------------------------------------------------------

@@ -259,7 +259,7 @@ def observe_names(schemas: Collection[StructType], base: StructType | None, poli
 
 def spell_for_proof(schema: StructType, policy: Policy, source: StructType) -> tuple[StructType, Policy]:
     """Return a table and a policy with the names of a source, as the proof finds these."""
-    found = find_source_names(learn_names(schema, in_any_case=policy.matches_any_case), source)
+    found = find_source_names(learn_names(schema, policy), source)
     return respell_all(schema, policy, found)
 
 

@@ -300,6 +300,11 @@ class Policy:
         columns = self.fixed_columns.values()
         return any(not fixed.can_widen or (fixed.is_required and not fixed.is_filled) for fixed in columns)
 
+    @property
+    def named_fields(self) -> tuple[Path, ...]:
+        """The fields with a rule of their own, whose names count like those of columns."""
+        return (*self.pins, *self.date_fields, *self.local_time_fields, *self.epoch_units)
+
     def mode_of(self, source: Path) -> Mode:
         """Return the mode of a field: its own pin, else the pin of its nearest pinned ancestor, else the default.
 
@@ -345,8 +350,7 @@ def field_names(schema: StructType, policy: Policy) -> FieldNames | None:
 
     Source: docs/evolution-rules.md#d9
     """
-    named = (*policy.pins, *policy.date_fields, *policy.local_time_fields, *policy.epoch_units)
-    names = find_field_names(schema, named, in_any_case=policy.matches_any_case)
+    names = find_field_names(schema, policy.named_fields, in_any_case=policy.matches_any_case)
     return names if names.in_any_case or names.has_aliases else None
 
 

@@ -103,7 +103,7 @@ class ExpectedRecord:
         self.fields: ColumnsByKey = source_columns_by_key(schema, policy)
         self.rules: ProofRule = build_proof_rules(schema, policy)
         self.is_rescuing = role_field(schema, RESCUED) is not None
-        self._names = learn_names(schema, in_any_case=policy.matches_any_case)
+        self._names = learn_names(schema, policy)
         self._part = _Part.RESCUED_FIELD if self.is_rescuing else _Part.FIELD
         defaults = read_defaults(schema)
         self.defaults = {
@@ -229,7 +229,9 @@ def _expected_form(columns: ColumnDepths, value: Json, counts: ValueCounts, part
             return form
         # The digits in an array of strings are not a date.
         texts = [(column, dim) for column, dim in deeper if column.type_name == "string"]
-        return _expected_in_array(texts, value, ValueCounts(), part) if texts else timestamp
+        if texts:
+            return _expected_in_array(texts, value, ValueCounts(), part)
+        return mark_spelling([column for column, _ in columns], timestamp, value)
     return _null_if_empty(value, counts)
 
 
@@ -446,9 +448,13 @@ def _from_number(column: SourceColumn, token: NumberToken) -> Any:
     # No column holds as many digits, and Python refuses to parse some thousands of them.
     if is_whole and len(token.lstrip("-")) > MAX_DIGITS:
         return NOT_STORED
-    if column.type_name == "timestamp":
-        return _from_epoch(column, int(token)) if is_whole else NOT_STORED
+    if is_whole and column.type_name == "timestamp":
+        return _from_epoch(column, int(token))
     number = to_decimal(token)
+    if column.type_name == "timestamp":
+        if number is None or not column.takes_integral or not _is_integral(number, 63):
+            return NOT_STORED
+        return _from_epoch(column, int(number))
     if number is not None and not number.is_finite():
         # Only floating-point columns have such values; every other column would have to change them.
         return canonical_number(number) if column.type_name in ("double", "float") else NOT_STORED
@@ -457,14 +463,17 @@ def _from_number(column: SourceColumn, token: NumberToken) -> Any:
 
 
 def _to_integer(column: SourceColumn, token: str, number: Decimal) -> Any:
-    half = 2 ** BITS[column.type_name]
-    if not -half <= number < half:
-        return NOT_STORED
+    bits = BITS[column.type_name]
     if token.lstrip("-").isdecimal():
-        return int(token)
-    # Zero keeps its sign in a double.
-    is_integral = column.takes_integral and number == int(number) and not (number.is_zero() and number.is_signed())
-    return int(number) if is_integral else NOT_STORED
+        return int(token) if -(2**bits) <= number < 2**bits else NOT_STORED
+    return int(number) if column.takes_integral and _is_integral(number, bits) else NOT_STORED
+
+
+def _is_integral(number: Decimal, bits: int) -> bool:
+    """Return whether a number is an integer of some bits and a sign. Negative zero is not: a double keeps its sign."""
+    if not number.is_finite() or not -(2**bits) <= number < 2**bits:
+        return False
+    return number == int(number) and not (number.is_zero() and number.is_signed())
 
 
 def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any:

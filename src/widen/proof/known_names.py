@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from widen.evolution.policy import Policy
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType, name_key
 from widen.schema.source_metadata import role_of, source_keys
@@ -36,8 +37,7 @@ class KnownNames:
     def learn(self, names: Sequence[str], data_type: DataType) -> None:
         """Add the field of a column, with its own name first."""
         name, *others = names
-        known = self.inside.setdefault(name, KnownNames(self.compare))
-        self.by_name.setdefault(self.compare(name), set()).add(name)
+        known = self.add(name)
         for other in others:
             self.by_other_name.setdefault(self.compare(other), set()).add(name)
         map_levels = 0
@@ -49,6 +49,11 @@ class KnownNames:
         known.map_levels = max(known.map_levels, map_levels)
         for item in data_type if isinstance(data_type, StructType) else ():
             known.learn(source_keys(item), item.type)
+
+    def add(self, name: str) -> KnownNames:
+        """Add a field, and return the names inside of it."""
+        self.by_name.setdefault(self.compare(name), set()).add(name)
+        return self.inside.setdefault(name, KnownNames(self.compare))
 
     def rename(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record with the names of the fields that its keys stand for."""
@@ -111,14 +116,14 @@ def find_source_names(known: KnownNames, source: StructType, path: Path = ()) ->
     return found
 
 
-def learn_names(schema: StructType, *, in_any_case: bool) -> KnownNames:
-    """Return the names of the fields of a table.
-
-    Args:
-        in_any_case: Whether names that differ in case only are equal.
-    """
-    known = KnownNames(name_key if in_any_case else str)
+def learn_names(schema: StructType, policy: Policy) -> KnownNames:
+    """Return the names of the fields of a table, and of those that a policy names."""
+    known = KnownNames(name_key if policy.matches_any_case else str)
     for column in schema:
         if role_of(column) is None:
             known.learn(source_keys(column), column.type)
+    for path in sorted(policy.named_fields):
+        at = known
+        for name in path:
+            at = at.add(at._find(name))
     return known

@@ -286,7 +286,7 @@ class SourceDigester:
             build_plan(
                 source_columns_by_key(schema, policy),
                 build_proof_rules(schema, policy),
-                learn_names(schema, in_any_case=policy.matches_any_case),
+                learn_names(schema, policy),
             ),
             role_field(schema, RESCUED) is not None,
             limit,

@@ -8,6 +8,7 @@ Source: docs/evolution-rules.md#u14, #u16, #u17, #d2, #d5, #d18
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -17,7 +18,7 @@ from typing import Any, TypeAlias
 
 from msgspec.msgpack import Ext
 
-from widen.proof.canonical import CONTRADICTION, LONG_NUMBER, NON_FINITE, Form, encode_form
+from widen.proof.canonical import CONTRADICTION, LONG_NUMBER, MAX_DIGITS, NON_FINITE, Form, encode_form
 from widen.proof.expected_values import BITS, NOT_STORED, expected_value, mark_spelling
 from widen.proof.json_reader import Json, NumberToken
 from widen.proof.rules import (
@@ -156,6 +157,8 @@ def _tokens_of(column: SourceColumn, form: Form, rule: ProofRule) -> Iterator[Js
         yield form
     elif isinstance(form, (int, float)) or (isinstance(form, Ext) and form.code == LONG_NUMBER):
         yield from map(NumberToken, _spellings(form))
+        if column.rounds:
+            yield from map(NumberToken, _rounded_to(form))
         if form in (0, 1):
             yield bool(form)
         if type(form) is int and rule.reads_times:
@@ -172,6 +175,16 @@ def _spellings(form: Form) -> Iterator[str]:
         yield from (f"{number:.0f}", f"{number:.1f}")
         if not number:
             yield from ("-0", "-0.0")
+
+
+def _rounded_to(form: Form) -> Iterator[str]:
+    """Yield a number with a fraction that is rounded to a whole double; integers have no column for it."""
+    double = float(bytes(form.data).decode() if isinstance(form, Ext) else form)
+    if double and math.isfinite(double) and double.is_integer():
+        whole = f"{Decimal(double):f}"
+        zeros = MAX_DIGITS - 1 - len(whole.lstrip("-"))
+        if zeros >= 0:
+            yield f"{whole}.{'0' * zeros}1"
 
 
 _LAST_DAY = date.max.toordinal() - date(1970, 1, 1).toordinal()

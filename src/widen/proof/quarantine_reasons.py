@@ -34,7 +34,8 @@ class QuarantineReasons:
         schema: The schema of the table after the load.
         policy: The policy, which names the columns that take all values of their fields or none.
         conditions: The conditions on every row, in Spark SQL.
-        has_key: Returns whether a form has a key and an order; None for a load that only adds rows.
+        has_key: Returns whether a record and the form of its row have a key and an order; None for a load that only
+            adds rows.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class QuarantineReasons:
         schema: StructType,
         policy: Policy,
         conditions: Sequence[str] = (),
-        has_key: Callable[[Form], bool] | None = None,
+        has_key: Callable[[Mapping[str, Json], Form], bool] | None = None,
     ) -> None:
         self._policy, self._has_key = policy, has_key
         self._expectation = ExpectedRecord(schema, policy)
@@ -68,7 +69,7 @@ class QuarantineReasons:
             or any(self._is_long(record.get(key), length) for key, (_, length) in self._limits)
             or any(self._is_unfit(path[0], guard, record) for path, guard in self._fixed)
             or any(not _holds(condition, form) for condition in self._conditions or ())
-            or (self._has_key is not None and not self._has_key(form))
+            or (self._has_key is not None and not self._has_key(record, form))
         )
 
     def _is_long(self, value: Json, length: int) -> bool:

@@ -35,6 +35,7 @@ from widen.proof.canonical import (
     is_epoch_count_of,
     is_same_timestamp,
     to_corrupt_form,
+    to_decimal,
     unmarked,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
@@ -289,7 +290,7 @@ def _merge_values(parts: ColumnValues) -> Any:
     scalars = [(column, value) for column, dim, value in parts if not dim and column.type_name != MAP]
     if scalars:
         column, value = scalars[0]
-        epoch = _find_epoch(parts, has_dates=column.has_dates) if column.type_name == "timestamp" else None
+        epoch = _find_epoch(parts, column) if column.type_name == "timestamp" else None
         if epoch is None:
             return _reconcile(value, column, parts)
         column, number, value = epoch
@@ -304,14 +305,14 @@ def _merge_values(parts: ColumnValues) -> Any:
     return [_merge_items(parts, index) for index in range(length)]
 
 
-def _find_epoch(parts: ColumnValues, *, has_dates: bool) -> tuple[SourceColumn, Any, Any] | None:
+def _find_epoch(parts: ColumnValues, timestamps: SourceColumn) -> tuple[SourceColumn, Any, Any] | None:
     """Return the column whose arrays hold an integer that a timestamp stands for, the integer, and its arrays.
 
     A timestamp alone does not tell that the value was an integer.
     """
     for column, dim, value in parts:
         number = _unwrap(value, dim)
-        if dim and _is_epoch(number, has_dates=has_dates):
+        if dim and _is_epoch(number, timestamps):
             return column, number, value
     return None
 
@@ -362,27 +363,23 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
 
 
 def _is_same_value(column: SourceColumn, first: Any, value: Any) -> bool:
-    if column.type_name == "timestamp" and _is_epoch(first, has_dates=column.has_dates):
+    if column.type_name == "timestamp" and _is_epoch(first, column):
         return bool(expected_value(column, NumberToken(first)) == value)
     return is_consistent(first, value, spelling=column.spelling)
 
 
 def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:
     """Return whether a column that rounds has the double that is nearest to the number in a text."""
-    if column is None or not column.rounds or not isinstance(text, str) or _parse_number(text) is None:
-        return False
-    return bool(canonical_double(float(text)) == number)
+    given = to_decimal(text) if column is not None and column.rounds and isinstance(text, str) else None
+    return given is not None and bool(canonical_double(float(given)) == number)
 
 
-def _is_epoch(value: Any, *, has_dates: bool) -> bool:
-    """Return whether a value is an integer in the unit of a timestamp column (D5), also as the text that a string has.
-
-    Args:
-        has_dates: Whether an integer may be the count of a date instead.
-    """
+def _is_epoch(value: Any, timestamps: SourceColumn) -> bool:
+    """Return whether a value is an integer in the unit of a timestamp column (D5), also as the text of a string."""
     if isinstance(value, str):
-        return value.removeprefix("-").isdecimal()
-    return type(value) is int and not has_dates
+        is_whole = value.removeprefix("-").isdecimal()
+        return is_whole or (timestamps.takes_integral and type(_parse_number(value)) is int)
+    return type(value) is int and not timestamps.has_dates  # it may be the count of a date instead
 
 
 def _merge_record_columns(wide_column: SourceColumn, wide: Any, narrow_column: SourceColumn, narrow: Any) -> Any:
@@ -461,12 +458,13 @@ _BOOLEAN_TEXTS: Mapping[float, str] = MappingProxyType({0: "false", 1: "true"})
 
 
 def _is_spelling_of(text: str, number: Any) -> bool:
-    digits = text.lstrip("-")
-    is_number = digits[:1].isdigit() or text in NON_FINITE
-    return is_number and bool(_parse_number(text) == number)
+    found = _parse_number(text)
+    return found is not None and bool(found == number)
 
 
 def _parse_number(text: str) -> Any:
+    if not text.lstrip("-")[:1].isdigit() and text not in NON_FINITE:
+        return None
     try:
         return canonical_token(text)
     except ValueError:

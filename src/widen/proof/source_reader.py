@@ -145,7 +145,9 @@ class SourceReader:
         records = None
         if text.lstrip()[:1] == "{":
             records = read_records(text.encode(), allows_nan=self._allows_nan)
-        if records and self._envelope and not is_row_of(self._envelope, records[0]):
+        # Where fields are hidden, what is not a row is hidden as well, and a row may lack its operation.
+        envelope = None if self._redactor.is_redacting else self._envelope
+        if records and envelope and not is_row_of(envelope, records[0]):
             records = None
         return to_corrupt_form(text) if records is None else self._expectation.expect(records[0])[0]
 

@@ -46,8 +46,16 @@ from widen.proof.canonical import (
 )
 from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
 from widen.proof.deletion_lists import Deletion
-from widen.proof.expected_values import NOT_STORED, ExpectedRecord, expected_value, has_marks, unmark_fields
-from widen.proof.json_reader import NumberToken
+from widen.proof.expected_values import (
+    NOT_STORED,
+    ExpectedRecord,
+    ValueCounts,
+    expected_scalar,
+    expected_value,
+    has_marks,
+    unmark_fields,
+)
+from widen.proof.json_reader import Json, NumberToken
 from widen.proof.quarantine_reasons import QuarantineReasons
 from widen.proof.rules import (
     ColumnsByKey,
@@ -70,20 +78,55 @@ def build_keyed_reasons(
     rules: KeyRules, schema: StructType, policy: Policy, conditions: Sequence[str] = ()
 ) -> QuarantineReasons:
     """Return what judges the quarantined records of an ingestion by key."""
-    reader = KeyReader.of(rules, schema, policy)
-    return QuarantineReasons(schema_of_records(schema, rules), policy, conditions, partial(_has_key, reader))
+    reader, fields = KeyReader.of(rules, schema, policy), source_columns_by_key(schema, policy)
+    columns = {path: _columns_at(fields, path) for path in (*rules.key, *rules.sequence_by)}
+    has_key = partial(_has_key, reader, columns)
+    return QuarantineReasons(schema_of_records(schema, rules), policy, conditions, has_key)
 
 
-def _has_key(reader: KeyReader, form: Form) -> bool:
-    """Return whether a record has a key and, if the rules name one, an order."""
+def _has_key(
+    reader: KeyReader, columns: Mapping[Path, Sequence[SourceColumn]], record: Mapping[str, Json], form: Form
+) -> bool:
+    """Return whether columns hold the key of a record and, if the rules name one, its order.
+
+    Args:
+        record: The record after the rules of its fields.
+        form: The form of its row, which also has what no column holds.
+    """
+    paths = reader.rules.sequence_by
     has_order = bool(reader.family) and reader.sequence(form) is not None
-    return reader.key(form) is not None and (has_order or not reader.rules.sequence_by)
+    values = {path: _value_at(record, path) for path in columns}
+    texts = (path for part, path in zip(reader.parts or (reader,), paths, strict=False) if part.family == "text")
+    return (
+        reader.key(form) is not None
+        and (has_order or not paths)
+        and all(_is_held(each, values[path]) for path, each in columns.items())
+        # The text of a value of another kind has no place in the order of texts.
+        and not any(_is_held([each for each in columns[path] if each.type != STRING], values[path]) for path in texts)
+    )
+
+
+def _is_held(columns: Sequence[SourceColumn], value: Json) -> bool:
+    return expected_scalar(columns, value, ValueCounts()) is not NOT_STORED
+
+
+def _columns_at(fields: ColumnsByKey, path: Path) -> tuple[SourceColumn, ...]:
+    """Return the columns of a field outside of arrays."""
+    levels: list[ColumnsByKey] = [fields]
+    columns: list[SourceColumn] = []
+    for name in path:
+        columns = [each for level in levels for key in _same_names(level, name) for each in level[key] if not each.dim]
+        levels = [each.fields for each in columns if each.fields is not None]
+    return tuple(columns)
 
 
 def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
     """Return the schema for reading records: only new rows take defaults where partial records have no value."""
     return without_defaults(schema) if rules.keeps_missing else schema
 
+
+_MAX_ORDER = 10**20
+"""Sequences are compared as decimals of 38 digits, 18 of them after the point."""
 
 _LISTED_TEXT = re.compile("(?:[^\0]|\0\1)*")
 """A text in the list of deleted keys, up to its end, where a sequence has several fields."""
@@ -128,12 +171,7 @@ class KeyReader:
             return KeyReader(rules, "", (), defaults)
         kinds = [_order_kind(data_type) for data_type, _ in places]
         family = kinds[0] or next((kind for kind in ("text", "number", "time") if kind in kinds), "")
-        levels = [source_columns_by_key(schema, policy)]
-        columns: list[SourceColumn] = []
-        for name in path:
-            columns = [each for level in levels for key in _same_names(level, name) for each in level[key]]
-            levels = [each.fields for each in columns if each.fields is not None]
-        return KeyReader(rules, family, tuple(each for each in columns if each.dim == 0), defaults)
+        return KeyReader(rules, family, _columns_at(source_columns_by_key(schema, policy), path), defaults)
 
     def form_of(self, record: Form) -> Form:
         """Return the form of a record as keys are compared: a number is the same however it is spelled."""
@@ -237,11 +275,10 @@ class KeyReader:
         if self.family == "time":
             micros = read_micros(value)
             return None if micros is None else str(micros)
-        if not isinstance(value, msgspec.msgpack.Ext):
-            return repr(value)
-        # NaN and an infinity say nothing about which record is newer.
-        text = bytes(value.data).decode()
-        return None if text in NON_FINITE else text
+        text = bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else repr(value)
+        # NaN and an infinity say nothing about which record is newer, and longer numbers have no place in the order.
+        is_ordered = type(value) is int or (text not in NON_FINITE and abs(Decimal(text)) < _MAX_ORDER)
+        return text if is_ordered else None
 
     def _as_other_kind(self, value: Any) -> Any:
         """Return a number as the time that a column stores for it, or a time as the number; None without such a column.
@@ -275,9 +312,13 @@ class KeyReader:
 
 
 def _has_marks(fields: ColumnsByKey) -> bool:
+    # A rounded number has the mark of a fraction beside integers.
     inner = (each for columns in fields.values() for each in columns)
     return any(map(has_marks, fields.values())) or any(
-        _has_marks(each.fields or {}) or (each.value is not None and _has_marks({"": (each.value,)})) for each in inner
+        bool(each.rounds)
+        or _has_marks(each.fields or {})
+        or (each.value is not None and _has_marks({"": (each.value,)}))
+        for each in inner
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.json import encode
 
 from support.proof import encode_records, encode_rows, forms_of_arrow, sum_records, sum_rows
 from widen.batches.text_tasks import drain_arrow_batches
-from widen.evolution.policy import Mode, Policy, build_field_rules
+from widen.evolution.policy import Mode, Numbers, Policy, build_field_rules
 from widen.files.arrow_types import to_arrow_schema
 from widen.json.document import parse_document
 from widen.model.schema_json import parse_type
@@ -51,10 +51,14 @@ COLUMNS = [
     ("struct<x:bigint>", "string"),
     ("array<struct<x:bigint>>", "array<bigint>"),
     ("array<bigint>", "boolean", "string", "array<string>"),
+    ("string", "bigint", "decimal(20,0)", "timestamp", "array<string>"),
 ]
 VALUES: list[Any] = [
     *(7, 7.0, 7.5, 0, 0.0, -0.0, 1, 2**40, 2**60 + 1),
-    *map(Raw, (b"7.50", b"0.1000000000000000055", b"1e400", b"7e0", b"1e23", b"4.1625980545244e-05")),
+    *map(
+        Raw,
+        (b"7.50", b"0.1000000000000000055", b"1e400", b"7e0", b"-77813031662214672.5", b"1e23", b"4.1625980545244e-05"),
+    ),
     *map(Raw, (b"1e20", b"1e+20", b"-1.5e300", b"1E-7", b"0.0000001", b"0.00001", b"-0.00012")),
     *(True, False, "text", "7", "7.0", "true"),
     *("2026-01-02", "2026-01-02T00:00:00Z", "2026-01-02T10:00:00.25Z", "2026-01-02T10:00:00"),
@@ -65,6 +69,9 @@ POLICIES = {
     "split": Policy(Mode.SPLIT),
     "widen": Policy(),
     "dates": Policy(Mode.SPLIT, date_fields=frozenset([("a",)])),
+    "integral": Policy(Mode.SPLIT, takes_integral=True),
+    "rounding": Policy(Mode.SPLIT, numbers=Numbers.DOUBLE),
+    "both": Policy(Mode.SPLIT, numbers=Numbers.DOUBLE, takes_integral=True),
 }
 
 

@@ -126,6 +126,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--names": "exact",
     "--new-by": "content",
     "--order": "name",
+    "--audit": "1d",
     "--no-stats": "customer.name",
     "--numbers": "decimal",
     "--older-than": "90d",

@@ -8,7 +8,6 @@ Source: docs/guide/personal-data.md#remembered-keys
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from widen.model.column_path import Path, fold_path, format_path, parse_path
 from widen.model.types import BINARY, DataType, Field, StructType
 from widen.protocol.actions import Add
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
-from widen.protocol.table_properties import parse_duration_ms
+from widen.protocol.table_properties import parse_age_ms
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F
 
@@ -162,10 +161,6 @@ class KeyedRows:
         return found
 
 
-_AGE = re.compile(r"(\d+)\s*([hdw])", re.ASCII)
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-
-
 def _to_age_ms(text: str, rules: KeyRules, *, has_keys: bool) -> int:
     option = "older_than"
     if has_keys:
@@ -176,8 +171,7 @@ def _to_age_ms(text: str, rules: KeyRules, *, has_keys: bool) -> int:
             "Delete all versions of a key, then forget it by its value."
         )
         raise InvalidOption(option=option, value=text, expected=expected)
-    match = _AGE.fullmatch(text.strip())
-    age_ms = parse_duration_ms(text if match is None else f"{match[1]} {_UNITS[match[2]]}")
+    age_ms = parse_age_ms(text)
     if age_ms is None:
         raise InvalidOption(option=option, value=text, expected="Must be a time such as 90d, 12h, 2w or '90 days'.")
     return age_ms

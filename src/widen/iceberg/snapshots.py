@@ -525,6 +525,9 @@ def open_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
         loaded = folder.open_loads(head)
         line = _Lineage.of(table, loaded.loaded_ms, newest)
         again, _ = folder.recover(folder.read(head), line.kept.__contains__)
+    if (last := loaded.newest_load) is not None and not line.has(*last):
+        # An audit may have been one of the loads that a rollback has undone.
+        loaded.audits = replace(loaded.audits, times={})
     return replace(loaded, held=pa.concat_tables([loaded.held, again]), counts=line.counts)
 
 

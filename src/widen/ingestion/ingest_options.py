@@ -44,11 +44,17 @@ class NewFileOptions(TypedDict, total=False):
         help="With --new: what to do with files whose size or time has changed since they were loaded. fail: load "
         "nothing; load: load them again as a whole; skip: leave them out.")]
     order: Annotated[str, Option(
-        "With ``new``, which files of an object store are listed: ``any``, or with ``name`` only those whose names "
-        "come after the last one that is loaded, in a store whose names grow. A load without it finds late names.",
+        "With ``new``, which files of a folder are listed: ``any``, or with ``name`` only those whose names come after "
+        "the last one that is loaded, where names grow. ``audit`` finds late names.",
         default="any", choices=("any", "name"),
-        help="With --new: which files of an object store to list. any: all; name: those whose names come after the "
-        "last one loaded. Run it without the option, e.g. once a day, to find late names.")]
+        help="With --new: which files of a folder to list. any: all; name: those whose names come after the last one "
+        "loaded. Use --audit to find late names.")]
+    audit: Annotated[str | None, Option(
+        "With ``order``, how often a folder is listed as a whole, so that files with late names are found: a time such "
+        "as ``1d`` or ``12h``, or ``now``. The table records when it was. The result names the late files as "
+        "``missed``.",
+        metavar="TIME|now",
+        help="With --order name: how often to list everything, e.g. 1d or 12h, or now, to find late names.")]
 
 
 class LimitOptions(TypedDict, total=False):

@@ -46,6 +46,7 @@ from widen.model.keyword_options import Unpack
 from widen.model.transaction_id import ensure_transaction
 from widen.model.types import StructType
 from widen.report.reader_predictions import Reader, choose_readers, plan_readers
+from widen.protocol.table_properties import parse_age_ms
 from widen.sources.find_files import BatchSize
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
@@ -230,8 +231,11 @@ def _ingest(
             result = commit_batch(choose_files, request, target, after)
         if result is None:
             target = choice.target
+            choice.note_audits(target)
             plan = Plan((), target.schema or StructType())
             return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
+        if choice.comparison.audited and (now := request.open_target()).version == result.version:
+            choice.note_audits(now)
         return replace(result, compared=choice.comparison)
 
 
@@ -276,8 +280,10 @@ def _build_choice(
     skips_bad = checked.reader.skips_bad_files
     size = BatchSize(options.get("max_files"), options.get("max_bytes"))
     choice = FileChoice(target, is_new=is_new, changed=changes, skips_bad=skips_bad, hash_files=hashes)
-    by_name = _parse_order(options["order"], session, options)
-    return replace(choice, own=checked.places, size=size, by_name=by_name, progress=options["progress"])
+    by_name, audit_ms = _parse_order(options["order"], session, options), _parse_audit(options)
+    return replace(
+        choice, own=checked.places, size=size, by_name=by_name, audit_ms=audit_ms, progress=options["progress"]
+    )
 
 
 def _parse_order(order: str, session: Session, options: Mapping[str, Any]) -> bool:
@@ -297,6 +303,24 @@ def _parse_order(order: str, session: Session, options: Mapping[str, Any]) -> bo
         expected = "It needs files that are compared by path, and that are listed without Spark (--engine local)."
         raise InvalidOption(option="order", value=order, expected=expected)
     return True
+
+
+def _parse_audit(options: Mapping[str, Any]) -> int | None:
+    """Return after how many ms everything is listed again; None for never.
+
+    Raises:
+        InvalidOption: the text is not a time.
+        OptionMissing: everything is listed in any case.
+    """
+    audit = options["audit"]
+    if audit is None:
+        return None
+    if options["order"] != "name":
+        raise OptionMissing(option="order", expected='audit needs order="name" (--order name).')
+    audit_ms = 0 if audit == "now" else parse_age_ms(audit)
+    if audit_ms is None:
+        raise InvalidOption(option="audit", value=audit, expected="Must be now, or a time such as 1d, 12h or '1 hour'.")
+    return audit_ms
 
 
 # Check a source against a contract; nothing is written.

@@ -11,20 +11,25 @@ Source: docs/guide/files.md
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+import pyarrow as pa
+
 from widen.batches.open_source import BatchReader, IngestSource
 from widen.batches.text_batch import Batch
-from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption
+from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption, StorageError
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
+from widen.log.commit_files import current_ms
+from widen.log.load_segments import path_key
 from widen.model.display import Progress, no_progress
 from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
 from widen.sources.find_files import ANY_SIZE, BatchSize, Keep, ListingOptions
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
 from widen.sources.memory_source import HeldSource, StagedSource
-from widen.sources.places import ensure_other_table, find_table_source
+from widen.sources.places import ensure_other_table, expand_local, find_table_source, to_local
 from widen.sources.remote_files import is_store_folder
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame
@@ -79,7 +84,8 @@ class FileChoice:
         hash_files: Adds hashes of the contents of files, to compare files by them; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
         size: How many of the new files a load takes.
-        by_name: Whether object stores are listed from the last loaded name on.
+        by_name: Whether folders are listed from the last loaded name on.
+        audit_ms: After how many ms a folder is listed as a whole again; None for never.
         open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
@@ -92,6 +98,7 @@ class FileChoice:
     own: Mapping[str, str] = field(default_factory=dict)
     size: BatchSize = ANY_SIZE
     by_name: bool = False
+    audit_ms: int | None = None
     progress: Progress = no_progress
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
@@ -105,6 +112,7 @@ class FileChoice:
         left_out |= {FileState.CHANGED} if self.changed is Changed.SKIP else set()
         left_out |= {FileState.BAD} if self.is_new and self.skips_bad else set()
         self._compared = ComparedFiles(self._open_loaded(), frozenset(left_out))
+        self._audits: dict[str, int] = {}
 
     @property
     def is_streamed(self) -> bool:
@@ -117,8 +125,13 @@ class FileChoice:
         return self._compared.keep
 
     def find_last(self, folder: str) -> str | None:
-        """Return the loaded file after whose name a folder of an object store is listed; None to list all."""
-        last = self._compared.loaded.find_last(folder)
+        """Return the loaded file after whose name a folder is listed; None to list all."""
+        loaded, source, now_ms = self._compared.loaded, path_key(folder.rstrip("/")), current_ms()
+        last = loaded.find_last(folder)
+        if self.audit_ms is not None and (last is None or now_ms - loaded.audits.times.get(source, 0) >= self.audit_ms):
+            self._audits[source] = now_ms
+            self._compared.note_audit(folder, last)
+            return None
         if last is not None:
             self._compared.note_after(last)
         return last
@@ -159,7 +172,20 @@ class FileChoice:
         paths = {file.path for file in taken}
         left = FileNames.of(*(file.path for file in source.files if file.path not in paths))
         self.comparison = replace(self.comparison, waiting=left)
+        if self._audits and self._compared.find_missed(pa.array(sorted({file.path for file in source.files} - paths))):
+            self._audits = {}  # the next load lists everything again
         return replace(source, roots=(), files=tuple(sorted(taken, key=lambda file: file.path)))
+
+    def note_audits(self, target: IngestTarget) -> None:
+        """Note in the record of loads which folders were listed as a whole; without the note they are listed again.
+
+        Args:
+            target: The table after the load.
+        """
+        with suppress(CorruptLog, CorruptMetadata, StorageError):
+            note = target.loaded_files().audits.note if self._audits else None
+            if note is not None:
+                note(self._audits)
 
     def open_some(self, files: Sequence[SourceFile]) -> Batch:
         """Return some of the files that were chosen as a batch."""
@@ -192,8 +218,8 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
     if table is not None:
         ensure_other_table(table, choice.own)
         return reader.open_table(spark, table)
-    if choice.by_name and not all(map(is_store_folder, to_paths(source))):
-        expected = "It needs folders of object stores, without patterns: other places are listed as a whole."
+    if choice.by_name and not all(map(_is_folder, to_paths(source))):
+        expected = "It needs folders on the local disk or in object stores, without patterns."
         raise InvalidOption(option="order", value="name", expected=expected)
     if choice.is_streamed:
         find_last = choice.find_last if choice.by_name else None
@@ -207,6 +233,11 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
         return None
     choice.open_chosen = lambda some: reader.open_files(spark, replace(files, roots=(), files=tuple(some)))
     return reader.open_files(spark, files)
+
+
+def _is_folder(path: str) -> bool:
+    """Return whether a path names one place that this process can list, or none."""
+    return is_store_folder(path) or expand_local(path) in ([], [to_local(path)])
 
 
 def to_loaded_file(file: SourceFile | BadFile) -> LoadedFile:

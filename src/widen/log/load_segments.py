@@ -9,7 +9,7 @@ Source: docs/guide/files.md#record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -135,7 +135,7 @@ def to_path_keys(paths: pa.Array) -> pa.Array:
     is_url = pc.match_substring_regex(paths, _STORE_URL)
     if pc.all(is_url, min_count=0).as_py() and not pc.any(pc.match_substring_regex(paths, r"/\.\.?(?:/|$)")).as_py():
         return paths.cast(pa.binary())
-    return pa.array([_to_key(path) for path in paths.to_pylist()], pa.binary())
+    return pa.array([to_key(path) for path in paths.to_pylist()], pa.binary())
 
 
 def are_local(paths: pa.Array) -> bool:
@@ -144,8 +144,14 @@ def are_local(paths: pa.Array) -> bool:
     return bool(pc.all(pc.starts_with(paths, "file:/"), min_count=0).as_py()) and not pc.any(is_odd).as_py()
 
 
-def _to_key(path: str) -> bytes:
+def to_key(path: str) -> bytes:
+    """Return `path_key` as bytes."""
     return path_key(path).encode(errors="surrogateescape")
+
+
+def folder_key(folder: str) -> bytes:
+    """Return what the keys of all files below a folder begin with, also below a whole bucket."""
+    return to_key(f"{folder.rstrip('/')}/_")[:-1]
 
 
 def to_rows(loads: Sequence[Load], number: int) -> pa.Table:
@@ -155,7 +161,7 @@ def to_rows(loads: Sequence[Load], number: int) -> pa.Table:
         number: The number of the last load; those before it count down.
     """
     files = [
-        (_to_key(file.path), file.path, file.size_bytes, file.modified_ms, file.content, file.parked, is_bad, at, load)
+        (to_key(file.path), file.path, file.size_bytes, file.modified_ms, file.content, file.parked, is_bad, at, load)
         for at, load in enumerate(loads, number - len(loads) + 1)
         for is_bad, some in ((False, load.files), (True, load.bad_files))
         for file in some
@@ -305,6 +311,19 @@ RowFilter = Callable[[pa.Table], pa.Array]
 """Tells by ``version`` and ``loaded_ms`` which rows count."""
 
 
+@dataclass(frozen=True, slots=True)
+class Audits:
+    """When sources were last listed as a whole.
+
+    Args:
+        times: The time of each source, by its `path_key`, in ms since 1970 UTC.
+        note: Notes more of them; None without a record.
+    """
+
+    times: Mapping[str, int] = field(default_factory=dict)
+    note: Callable[[Mapping[str, int]], None] | None = None
+
+
 @dataclass
 class LoadedFiles:
     """The source files that a version of a table has loaded, and those that were bad.
@@ -313,12 +332,14 @@ class LoadedFiles:
         open: Opens a segment.
         segments: The segments; the rows of other loads are ``held``.
         counts: Tells which loads count; None if all do.
+        audits: When sources were last listed as a whole.
     """
 
     open: Callable[[Segment], SegmentFile] | None = None
     segments: Sequence[Segment] = ()
     held: pa.Table = field(default_factory=ROWS.empty_table)
     counts: RowFilter | None = None
+    audits: Audits = field(default_factory=Audits)
 
     def __post_init__(self) -> None:
         self._open = lru_cache(maxsize=MAX_SEGMENTS)(self._open_segment)
@@ -376,7 +397,7 @@ class LoadedFiles:
 
     def count(self, paths: Sequence[str], stamps: Sequence[tuple[int, int]]) -> list[int]:
         """Return how often each file was loaded with its size and time of modification."""
-        keys = [_to_key(path) for path in paths]
+        keys = [to_key(path) for path in paths]
         files = [(key, *stamp) for key, stamp in zip(keys, stamps, strict=True)]
         counts = dict.fromkeys(files, 0)
         for rows in self.find(pa.array(keys, pa.binary()).unique()):
@@ -388,7 +409,7 @@ class LoadedFiles:
 
     def find_last(self, folder: str) -> str | None:
         """Return the greatest `path_key` below a folder of a file that was loaded; None without one."""
-        prefix = _to_key(f"{folder.rstrip('/')}/_")[:-1]  # also of a whole bucket
+        prefix = folder_key(folder)
         last: bytes | None = None
         for rows in self._groups_between(prefix, prefix + _ANY_KEY):
             is_below = pc.and_not(pc.starts_with(rows["key"], prefix), rows["is_bad"])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from widen.log.commit_outcome import Conflicted, Outcome, StagedFiles
 from widen.log.load_segments import (
     MAX_SEGMENT_FILES,
     ROWS,
+    Audits,
     Load,
     LoadedFile,
     LoadedFiles,
@@ -77,12 +78,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         loads: The newest loads, oldest first.
         segments: Files with older loads, oldest first, in the same folder; those of older records by name.
         replaced: The records that restores have replaced, oldest first.
+        audits: When each source was last listed as a whole, by its `path_key`, in ms since 1970 UTC.
     """
 
     number: int = 0
     loads: tuple[Load, ...] = ()
     segments: tuple[Segment | str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
+    audits: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def record_file(head: int) -> str:
@@ -151,7 +154,17 @@ class RecordFolder:
         record = self._read_head(head)
         segments = [segment for segment in record.segments if not isinstance(segment, str)]
         loads = (*self._read_older(record), *record.loads)
-        return LoadedFiles(self.open_segment, segments, to_rows(loads, record.number), counts)
+        audits = Audits(record.audits, partial(self.note_audit, head))
+        return LoadedFiles(self.open_segment, segments, to_rows(loads, record.number), counts, audits)
+
+    def note_audit(self, head: str, sources: Mapping[str, int]) -> None:
+        """Note in a record file when sources were listed as a whole; see `Record.audits`.
+
+        The file is replaced, so that a listing that finds nothing needs no commit. Its loads stay as they are.
+        """
+        record = self._read_head(head)
+        noted = msgspec.structs.replace(record, audits={**record.audits, **sources})
+        self.store.put(self.file(head), encode_record(noted))
 
     def add_rows(
         self, segments: Sequence[Segment | str], rows: pa.Table, version: int, staged: StagedFiles
@@ -331,7 +344,7 @@ def open_loads(snapshot: Snapshot | None) -> LoadedFiles:
 def encode_record(record: Record) -> bytes:
     """Return a record as the content of a file."""
     loads = [_to_wire(load) for load in record.loads]
-    wire = _RecordWire(record.number, loads, record.segments, record.replaced)
+    wire = _RecordWire(record.number, loads, record.segments, record.replaced, record.audits)
     return zlib.compress(_encoder.encode(wire), 6)
 
 
@@ -341,7 +354,7 @@ def _decode(path: str, data: bytes) -> Record:
     except (zlib.error, msgspec.DecodeError) as error:
         raise CorruptLog(path=path, reason="it is not a record of loads", fix=_NO_BACKUP) from error
     loads = tuple(_from_wire(load) for load in wire.loads)
-    return Record(number=wire.number, loads=loads, segments=wire.segments, replaced=wire.replaced)
+    return Record(number=wire.number, loads=loads, segments=wire.segments, replaced=wire.replaced, audits=wire.audits)
 
 
 class _LoadWire(msgspec.Struct, array_like=True):
@@ -364,6 +377,7 @@ class _RecordWire(msgspec.Struct):
     loads: list[_LoadWire]
     segments: tuple[Segment | str, ...] = ()
     replaced: tuple[Replaced, ...] = ()
+    audits: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def _to_wire(load: Load) -> _LoadWire:

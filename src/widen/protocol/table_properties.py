@@ -288,6 +288,16 @@ def parse_duration_ms(text: str) -> int | None:
     return None
 
 
+_AGE = re.compile(r"(\d+)\s*([hdw])", re.ASCII)
+_AGE_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_age_ms(text: str) -> int | None:
+    """Return a time such as 90d, 12h, 2w or an interval in milliseconds, or None if the text is neither."""
+    match = _AGE.fullmatch(text.strip())
+    return parse_duration_ms(text if match is None else f"{match[1]} {_AGE_UNITS[match[2]]}")
+
+
 def duration_text(properties: Mapping[str, str], key: str) -> str:
     """Return a duration for messages, e.g. ``30 days``.
 

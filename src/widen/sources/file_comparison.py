@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.log.load_segments import LoadedFiles, are_local, to_path_keys
+from widen.log.load_segments import LoadedFiles, are_local, folder_key, to_key, to_path_keys
 from widen.sources.find_files import to_batch
 from widen.sources.listing import SourceFile
 
@@ -72,7 +72,9 @@ class FileComparison:
         late: New, but older than the newest file that is loaded.
         skipped_states: The states whose files are not loaded.
         waiting: New, and left to the next load, because this one is full.
-        after: The last loaded files after whose names object stores were listed, if they were not listed as a whole.
+        after: The last loaded files after whose names folders were listed, if they were not listed as a whole.
+        audited: The folders that an audit listed as a whole.
+        missed: New files that it found, with names before the last loaded one: other loads by name had passed them.
     """
 
     known: FileNames = NO_FILES
@@ -82,6 +84,8 @@ class FileComparison:
     skipped_states: frozenset[FileState] = frozenset()
     waiting: FileNames = NO_FILES
     after: FileNames = NO_FILES
+    audited: FileNames = NO_FILES
+    missed: FileNames = NO_FILES
 
     @property
     def skipped(self) -> FileNames:
@@ -99,12 +103,12 @@ class FileComparison:
 
     def to_value(self) -> dict[str, Any]:
         """Return the comparison as a JSON object."""
-        files = {
-            name: getattr(self, name) for name in ("known", "changed", "late", "skipped", "bad", "waiting", "after")
-        }
+        files = {name: getattr(self, name) for name in _KINDS}
         counts = {name: each.count for name, each in files.items()}
         return {**{name: list(each.first) for name, each in files.items()}, "counts": counts}
 
+
+_KINDS = ("known", "changed", "late", "skipped", "bad", "waiting", "after", "audited", "missed")
 
 NO_COMPARISON = FileComparison()
 """For records that are not from files."""
@@ -179,6 +183,7 @@ class ComparedFiles:
     def __init__(self, loaded: LoadedFiles, skipped_states: frozenset[FileState]) -> None:
         self.loaded, self._comparison = loaded, FileComparison(skipped_states=skipped_states)
         self._new: list[pa.RecordBatch] = []
+        self._audited: dict[str, str] = {}
 
     def keep(self, files: pa.RecordBatch) -> pa.Array:
         """Compare files, and return which of them to load.
@@ -203,6 +208,23 @@ class ComparedFiles:
         """Note that only names after one were listed."""
         self._comparison = replace(self._comparison, after=self._comparison.after + FileNames.of(path))
 
+    def note_audit(self, folder: str, last: str | None) -> None:
+        """Note that a folder is listed as a whole.
+
+        Args:
+            last: The key of the last file of the folder that is loaded.
+        """
+        self._audited[folder] = last or ""
+        self._comparison = replace(self._comparison, audited=self._comparison.audited + FileNames.of(folder))
+
+    def find_missed(self, paths: pa.Array) -> list[str]:
+        """Return the new files that a load by name would have passed."""
+        keys, found = to_path_keys(paths), pc.is_null(paths)
+        for folder, last in self._audited.items():
+            is_below = pc.starts_with(keys, folder_key(folder))
+            found = pc.or_(found, pc.and_(is_below, pc.less_equal(keys, to_key(last) if last else b"")))
+        return paths.filter(found).to_pylist()  # type: ignore[no-any-return]
+
     def keep_files(self, files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
         """Compare files, all of which have hashes or none, and return those to load."""
         batch = to_batch(files)
@@ -221,7 +243,8 @@ class ComparedFiles:
             newest_ms = self.loaded.newest_ms
             paths = (each["path"].filter(pc.less(each["modified_ms"], newest_ms)).to_pylist() for each in self._new)
             late = FileNames.of(*(path for some in paths for path in some))
-        return replace(self._comparison, late=late)
+        missed = FileNames.of(*(path for each in self._new for path in self.find_missed(each["path"])))
+        return replace(self._comparison, late=late, missed=missed)
 
 
 _NAMES = {FileState.KNOWN: "known", FileState.CHANGED: "changed", FileState.BAD: "bad"}

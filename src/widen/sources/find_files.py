@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import CorruptFile, InvalidOption, OptionConflict, SourceChanged, SourceError, StorageError
+from widen.log.load_segments import folder_key
 from widen.model.display import Progress, no_progress
 from widen.sources.listing import (
     FileFormat,
@@ -71,7 +72,7 @@ class ListingOptions:
     Args:
         may_be_empty: Whether a source may have no files, or only empty ones.
         keep: Tells which of the files to return; None for all.
-        find_last: Finds the path after whose name a folder of an object store is listed; None to list everything.
+        find_last: Finds the path after whose name a folder is listed; None to list everything.
     """
 
     may_be_empty: bool = False
@@ -181,7 +182,7 @@ def _list_batches(
     """Yield the files that paths name, each once."""
     places = _find_local_places(spark, paths)
     if places is not None:
-        walk = LocalWalk(places)
+        walk = LocalWalk(places, after=_find_names(places, wanted))
         yield from walk.batches()
         listing.folders.update(f"file:{folder}/" for folder in walk.folders)
         listing.is_whole = is_local(spark) and not walk.has_repeated
@@ -192,6 +193,13 @@ def _list_batches(
     listing.folders.update(f"{file.path.rpartition('/')[0]}/" for file in files)
     for first in range(0, len(files), BATCH_FILES):
         yield to_batch(files[first : first + BATCH_FILES])
+
+
+def _find_names(places: Sequence[str], wanted: ListingOptions) -> dict[str, str]:
+    """Return the names below local folders after which these are listed."""
+    last = {} if wanted.find_last is None else {place: wanted.find_last(place) for place in places}
+    below = {place: os.fsdecode(folder_key(place)) for place in places}
+    return {place: path.removeprefix(below[place]) for place, path in last.items() if path is not None}
 
 
 def _find_local_places(spark: Session, paths: Sequence[str]) -> list[str] | None:
@@ -341,14 +349,19 @@ class LocalWalk:
     Args:
         places: Files and folders.
         drops_links: Whether a file that a link or another path names as well is listed once, with its own path.
+        after: Of a folder, only names after this one are listed, and folders that can have some. Names are compared as
+            object stores do: ``day=1/x`` comes before ``day=2``.
     """
 
-    def __init__(self, places: Iterable[str], *, drops_links: bool = True) -> None:
+    def __init__(
+        self, places: Iterable[str], *, drops_links: bool = True, after: Mapping[str, str] | None = None
+    ) -> None:
         self.folders: set[str] = set()
         """The folders with files."""
         self.has_repeated = False
         """Whether a file has several paths."""
         self._places, self._drops_links = list(places), drops_links
+        self._after = {place.rstrip("/"): name for place, name in (after or {}).items()}
         self._seen: set[str] = set()
         self._single: list[str] = []
         self._paths: list[str] = []
@@ -384,6 +397,7 @@ class LocalWalk:
         """Take the files of a folder, and return the names of the folders in it and the paths of links to folders."""
         below, links = list[str](), list[str]()
         prefix, before, stat_in = f"file:{place}/", len(self._paths), os.stat
+        after = self._after.pop(place, "")
         # A million files pass here: each call per file takes a tenth of a second.
         with looking_at(place), _open_folder(place) as descriptor, os.scandir(descriptor) as entries:
             for entry in entries:
@@ -391,7 +405,10 @@ class LocalWalk:
                 if (name[0] in "._" or name[-1] == "_") and is_hidden(name):
                     continue
                 if not entry.is_file(follow_symlinks=False):
-                    self._sort_out(place, entry, below, links)
+                    if not after or self._may_have_new(place, entry, after):
+                        self._sort_out(place, entry, below, links)
+                    continue
+                if after and name <= after:
                     continue
                 try:
                     state = stat_in(name, dir_fd=descriptor, follow_symlinks=False)
@@ -405,6 +422,16 @@ class LocalWalk:
         if len(self._paths) > before:
             self.folders.add(place)
         return below, sorted(links)
+
+    def _may_have_new(self, place: str, entry: os.DirEntry[str], after: str) -> bool:
+        """Return whether a folder can have files after a name, or a link to a file is after it."""
+        inner = f"{entry.name}/"
+        if not entry.is_dir():
+            return entry.name > after
+        if after.startswith(inner):
+            self._after[f"{place}/{entry.name}"] = after[len(inner) :]
+            return True
+        return inner > after
 
     def _sort_out(self, place: str, entry: os.DirEntry[str], below: list[str], links: list[str]) -> None:
         """Take what is not a file: a folder, or a link to a folder or to a file."""
@@ -498,9 +525,13 @@ def list_local_table(places: Iterable[str]) -> FileTable:
     return pa.Table.from_batches(LocalWalk(places, drops_links=False).batches(), schema=FILES)
 
 
-def list_local_files(places: Iterable[str]) -> list[SourceFile]:
-    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
-    files = (file for batch in LocalWalk(places).batches() for file in to_files(batch))
+def list_local_files(places: Iterable[str], *, after: Mapping[str, str] | None = None) -> list[SourceFile]:
+    """Return the files in local places and below that have bytes, by name, as Spark lists them.
+
+    Args:
+        after: See `LocalWalk`.
+    """
+    files = (file for batch in LocalWalk(places, after=after).batches() for file in to_files(batch))
     return sorted(files, key=lambda file: file.path)
 
 
@@ -541,7 +572,9 @@ def _list_here(spark: Session, path: str, wanted: ListingOptions) -> list[Source
     """Return the files that a path names, listed by this process; None if Spark has to list them."""
     if not is_store_url(path):
         places = expand_local(path)
-        return None if places is None or is_elsewhere(path) else list_local_files(places)
+        if places is None or is_elsewhere(path):
+            return None
+        return list_local_files(places, after=_find_names(places, wanted))
     try:
         last = None if wanted.find_last is None else wanted.find_last(path)
         found = list_store_files(path, is_hidden, after=last or "")

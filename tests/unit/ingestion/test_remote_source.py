@@ -259,7 +259,7 @@ def test_a_store_whose_names_grow_is_listed_from_the_last_loaded_name_on(
     ("source", "more", "reason"),
     [
         (f"{URL}/grow/*", {}, "without patterns"),
-        ("/usr", {}, "folders of object stores"),
+        ("/usr/*", {}, "without patterns"),
         (f"{URL}/grow", {"new_by": "content"}, "compared by path"),
         (f"{URL}/grow", {"order": "time"}, "Must be any or name"),
         (f"{URL}/grow", {"new": False}, "needs new=True"),

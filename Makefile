@@ -128,7 +128,7 @@ settings: setup ## the core of the engine tests with other settings of Spark's s
 .PHONY: faults
 faults: setup ## every fault that a store can have in every operation, and hundreds of killed processes
 	@export WIDEN_TEST_FAULTS=1 && $(PYTEST) tests/property/test_log_faults.py tests/property/test_log_kills.py tests/property/test_load_kills.py tests/property/test_system_faults.py tests/property/test_code_mutants.py \
-	  tests/property/test_sink_kills.py tests/engine/test_killed_streams.py tests/engine/test_killed_pipelines.py \
+	  tests/property/test_sink_kills.py tests/unit/ingestion/test_queue.py tests/engine/test_killed_streams.py tests/engine/test_killed_pipelines.py \
 	  tests/engine/test_faults.py tests/engine/test_kill.py tests/engine/test_flow.py tests/engine/test_connect.py \
 	  tests/engine/test_iceberg_faults.py tests/engine/test_iceberg_kill.py tests/engine/test_keys_faults.py $(ARGS)
 

@@ -127,6 +127,7 @@ OPTION_EXAMPLES: Mapping[str, str] = {
     "--new-by": "content",
     "--order": "name",
     "--audit": "1d",
+    "--queue": "sqs://landing",
     "--no-stats": "customer.name",
     "--numbers": "decimal",
     "--older-than": "90d",

@@ -59,7 +59,7 @@ FOREIGN = {
     "iceberg": {"msgspec", "obstore", "pyarrow", "pyiceberg", "pyroaring", "sqlalchemy", "sqlglot"},
     "log": {"msgspec", "obstore", "pyarrow", "pyroaring"},
     "spark": {"py4j", "pyarrow", "pyspark"},
-    "sources": {"fastavro", "msgspec", "pyarrow", "python_calamine"},
+    "sources": {"boto3", "botocore", "fastavro", "msgspec", "pyarrow", "python_calamine"},
     "streams": {"msgspec", "pyspark"},
     "files": {"msgspec", "pyarrow", "pyiceberg", "pyroaring", "pyspark", "sqlglot"},
     "frames": {"msgspec", "pyarrow", "pyiceberg", "pyroaring"},

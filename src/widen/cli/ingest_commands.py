@@ -295,6 +295,9 @@ def _note_files(compared: FileComparison) -> None:
     out = compared.skipped_states
     known, changed, bad = (compared.of(state) for state in (FileState.KNOWN, FileState.CHANGED, FileState.BAD))
     loaded = sum((compared.of(state) for state in out if state != FileState.BAD), NO_FILES)
+    if compared.parked:
+        counted = text_format.count_noun(compared.parked.count, "message")
+        note(f"left in the queue, because no object of the source is named: {counted}: {compared.parked}", "yellow")
     if compared.audited:
         note(f"listed everything in {text_format.printable(str(compared.audited))}", "dim")
     for files, words, style in (
@@ -302,7 +305,7 @@ def _note_files(compared: FileComparison) -> None:
         (bad if FileState.BAD in out else NO_FILES, _LEFT_OUT_AS_BAD, "dim"),
         (compared.late, "loaded late, after newer files", "dim"),
         (compared.after, "listed only what comes by name after", "dim"),
-        (compared.missed, "found by the audit, with names before the last loaded one:", "yellow"),
+        (compared.missed, "found by the audit only:", "yellow"),
         (compared.waiting, "left to the next load, because this one is full", "dim"),
         (NO_FILES if FileState.KNOWN in out else known, "warning: loaded again; --new leaves out", "bold red"),
         (
@@ -367,7 +370,7 @@ def _given_with_new(gate: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-_WITH_NEW = ("new_by", "changed", "order", "audit", "park_over_limit")
+_WITH_NEW = ("new_by", "changed", "order", "audit", "queue", "park_over_limit")
 
 
 def ensure_new(new: bool, options: Mapping[str, object]) -> None:

@@ -53,7 +53,7 @@ _OF_SOURCE = "Limit the batches in the source of the stream."
 _OF_APPEND = "It is for writes without the option ingest. An ingestion adds and widens columns by itself; see evolve."
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("new", "new_by", "changed", "order", "audit", "park_over_limit", "skip_bad_files"), _OF_FILES),
-    **dict.fromkeys(("partition_folders", "options", "detect_types"), _OF_FILES),
+    **dict.fromkeys(("queue", "partition_folders", "options", "detect_types"), _OF_FILES),
     **dict.fromkeys(("spark", "progress", "on_event", "on_interval"), _OF_CALLS),
     **dict.fromkeys(("max_files", "max_bytes"), _OF_SOURCE),
     **dict.fromkeys(("once", "every_seconds"), "Use trigger(availableNow=True) or trigger(processingTime=…)."),

@@ -50,11 +50,18 @@ class NewFileOptions(TypedDict, total=False):
         help="With --new: which files of a folder to list. any: all; name: those whose names come after the last one "
         "loaded. Use --audit to find late names.")]
     audit: Annotated[str | None, Option(
-        "With ``order``, how often a folder is listed as a whole, so that files with late names are found: a time such "
-        "as ``1d`` or ``12h``, or ``now``. The table records when it was. The result names the late files as "
-        "``missed``.",
+        "With ``order`` or ``queue``, how often a folder is listed as a whole, so that files with late names, or "
+        "without an event, are found: a time such as ``1d`` or ``12h``, or ``now``. The table records when it was. The "
+        "result names these files as ``missed``.",
         metavar="TIME|now",
-        help="With --order name: how often to list everything, e.g. 1d or 12h, or now, to find late names.")]
+        help="With --order name or --queue: how often to list everything, e.g. 1d or 12h, or now, to find what "
+        "they miss.")]
+    queue: Annotated[str | None, Option(
+        "With ``new``, the queue with the events of the store, whose objects are loaded instead of those of a listing: "
+        "the URL of an SQS queue, or ``sqs://NAME``. Its messages are acknowledged after the commit.",
+        metavar="QUEUE",
+        help="With --new: load the objects of S3 that the messages of an SQS queue name, instead of listing folders: "
+        "its URL, or sqs://NAME.")]
 
 
 class LimitOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ import msgspec
 
 from widen.batches.open_source import AnySource, BatchReader, IngestSource
 from widen.batches.text_batch import Batch, ContractReport
-from widen.errors import InvalidConfig, InvalidOption, OptionMissing, SourceContentError, TooManyKeys
+from widen.errors import InvalidConfig, InvalidOption, OptionConflict, OptionMissing, SourceContentError, TooManyKeys
 from widen.errors.tables import open_failure
 from widen.evolution.key_rules import ensure_rules_apply
 from widen.evolution.plan import Plan, mark_returning
@@ -46,12 +46,13 @@ from widen.model.keyword_options import Unpack
 from widen.model.transaction_id import ensure_transaction
 from widen.model.types import StructType
 from widen.report.reader_predictions import Reader, choose_readers, plan_readers
-from widen.protocol.table_properties import parse_age_ms
+from widen.sources.event_queue import Arrivals, open_queue, received
+from widen.sources.file_comparison import parse_audit_ms
 from widen.sources.find_files import BatchSize
 from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
 from widen.sources.places import to_local
-from widen.sources.remote_files import is_store_url
+from widen.sources.remote_files import is_store_folder, is_store_url
 from widen.spark.engine import (
     READS,
     SOURCE_OPTIONS,
@@ -63,7 +64,7 @@ from widen.spark.engine import (
 )
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame
-from widen.targets.table_format import IngestTarget, TransactionId
+from widen.targets.table_format import IngestTarget, TransactionId, after_commit
 
 
 @check_arguments
@@ -97,9 +98,10 @@ def _plan(source: IngestSource, checked: CheckedOptions, options: Mapping[str, A
     policy, keys = checked.policy, checked.keys
     session = _open_session(source, options)
     target = checked.table.open(policy).with_keys(keys)
-    choice = _build_choice(session, target, checked, options)
+    choice = _build_choice(session, source, target, checked, options)
     options["progress"]("looking at the source")
-    batch = open_batch(checked.reader, session, source, choice)
+    with received(choice.arrivals):
+        batch = open_batch(checked.reader, session, source, choice)
     if batch is None:
         return _with_readers(Plan((), target.schema or StructType()), target, readers)
     ensure_paths_hide_nothing(batch, policy)
@@ -217,8 +219,12 @@ def _ingest(
         keys=checked.keys,
     )
     after, target = AfterCommit(parse_share(options["verify"]), options["on_event"]), request.open_target()
-    choice = _build_choice(session, target, checked, options)
-    with after.publish_failure(request.table.location), persist_if_reread(source, target, after) as persisted:
+    choice = _build_choice(session, source, target, checked, options)
+    with (
+        received(choice.arrivals),
+        after.publish_failure(request.table.location),
+        persist_if_reread(source, target, after) as persisted,
+    ):
         progress("looking at the source")
 
         def choose_files(table: IngestTarget) -> Batch | None:
@@ -231,9 +237,13 @@ def _ingest(
             result = commit_batch(choose_files, request, target, after)
         if result is None:
             target = choice.target
+            choice.acknowledge()
             choice.note_audits(target)
             plan = Plan((), target.schema or StructType())
             return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
+        assert result.version is not None
+        with after_commit(request.table.location, result.version):
+            choice.acknowledge()
         if choice.comparison.audited and (now := request.open_target()).version == result.version:
             choice.note_audits(now)
         return replace(result, compared=choice.comparison)
@@ -270,7 +280,7 @@ def _to_interval(app_id: str, number: int) -> TransactionId:
 
 
 def _build_choice(
-    session: Session, target: IngestTarget, checked: CheckedOptions, options: Mapping[str, Any]
+    session: Session, source: IngestSource, target: IngestTarget, checked: CheckedOptions, options: Mapping[str, Any]
 ) -> FileChoice:
     hashes = partial(hash_files, session) if is_by_content(options["new_by"]) else None
     is_new, changes = options["new"], parse_changed(options["changed"])
@@ -281,6 +291,8 @@ def _build_choice(
     size = BatchSize(options.get("max_files"), options.get("max_bytes"))
     choice = FileChoice(target, is_new=is_new, changed=changes, skips_bad=skips_bad, hash_files=hashes)
     by_name, audit_ms = _parse_order(options["order"], session, options), _parse_audit(options)
+    if options["queue"] is not None:
+        choice.arrivals = _open_arrivals(source, session, options)
     return replace(
         choice, own=checked.places, size=size, by_name=by_name, audit_ms=audit_ms, progress=options["progress"]
     )
@@ -315,12 +327,38 @@ def _parse_audit(options: Mapping[str, Any]) -> int | None:
     audit = options["audit"]
     if audit is None:
         return None
-    if options["order"] != "name":
-        raise OptionMissing(option="order", expected='audit needs order="name" (--order name).')
-    audit_ms = 0 if audit == "now" else parse_age_ms(audit)
-    if audit_ms is None:
-        raise InvalidOption(option="audit", value=audit, expected="Must be now, or a time such as 1d, 12h or '1 hour'.")
-    return audit_ms
+    if options["order"] != "name" and options["queue"] is None:
+        raise OptionMissing(option="order", expected='audit needs order="name" (--order name), or queue.')
+    return parse_audit_ms(audit)
+
+
+def _are_in_s3(places: Sequence[str]) -> bool:
+    return bool(places) and all(place.lower().startswith("s3") and is_store_folder(place) for place in places)
+
+
+def _open_arrivals(source: IngestSource, session: Session, options: Mapping[str, Any]) -> Arrivals:
+    """Return what a queue says has arrived in the source.
+
+    Raises:
+        InvalidOption: the name is not that of a queue, or events cannot say what is new in the source.
+        OptionConflict: another option says which files are looked at.
+        OptionMissing: not only new files are loaded.
+        PackageMissing: the client of the queue is not installed.
+        SourceError: the queue cannot be found.
+    """
+    name, option = options["queue"], "queue"
+    if not options["new"]:
+        raise OptionMissing(option="new", expected=f"{option} needs new=True (--new).")
+    if options["order"] != "any":
+        raise OptionConflict(option=option, other_option="order", expected="Events name the objects, in any order.")
+    places = [] if isinstance(source, (DataFrame, StagedSource, HeldSource)) else to_paths(source)
+    if options["new_by"] != "path" or not is_local(session) or not _are_in_s3(places):
+        expected = (
+            "It needs folders of S3 as its source, without patterns, and files that are compared by path and read "
+            "without Spark (--engine local)."
+        )
+        raise InvalidOption(option=option, value=name, expected=expected)
+    return Arrivals(open_queue(name, options["storage_options"] or {}), places)
 
 
 # Check a source against a contract; nothing is written.

@@ -15,16 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-import pyarrow as pa
-
 from widen.batches.open_source import BatchReader, IngestSource
 from widen.batches.text_batch import Batch
 from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOption, StorageError
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
-from widen.log.commit_files import current_ms
-from widen.log.load_segments import path_key
 from widen.model.display import Progress, no_progress
+from widen.sources.event_queue import Arrivals
 from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
 from widen.sources.find_files import ANY_SIZE, BatchSize, Keep, ListingOptions
 from widen.sources.listing import SourceFile, SourceFiles, to_paths
@@ -86,6 +83,7 @@ class FileChoice:
         size: How many of the new files a load takes.
         by_name: Whether folders are listed from the last loaded name on.
         audit_ms: After how many ms a folder is listed as a whole again; None for never.
+        arrivals: What a queue says has arrived, which is looked at between audits instead of a listing.
         open_chosen: Opens some of the files as a batch; None before the files are chosen, or without files.
     """
 
@@ -99,6 +97,7 @@ class FileChoice:
     size: BatchSize = ANY_SIZE
     by_name: bool = False
     audit_ms: int | None = None
+    arrivals: Arrivals | None = None
     progress: Progress = no_progress
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
@@ -112,7 +111,7 @@ class FileChoice:
         left_out |= {FileState.CHANGED} if self.changed is Changed.SKIP else set()
         left_out |= {FileState.BAD} if self.is_new and self.skips_bad else set()
         self._compared = ComparedFiles(self._open_loaded(), frozenset(left_out))
-        self._audits: dict[str, int] = {}
+        self._waiting = frozenset[str]()
 
     @property
     def is_streamed(self) -> bool:
@@ -124,14 +123,17 @@ class FileChoice:
         """Tells which files of a listing to load."""
         return self._compared.keep
 
+    @property
+    def may_list(self) -> bool:
+        """Whether requests to list a store are made: with events only by the first load, and by audits."""
+        return self.arrivals is None or self._compared.loaded.is_empty
+
     def find_last(self, folder: str) -> str | None:
         """Return the loaded file after whose name a folder is listed; None to list all."""
-        loaded, source, now_ms = self._compared.loaded, path_key(folder.rstrip("/")), current_ms()
-        last = loaded.find_last(folder)
-        if self.audit_ms is not None and (last is None or now_ms - loaded.audits.times.get(source, 0) >= self.audit_ms):
-            self._audits[source] = now_ms
-            self._compared.note_audit(folder, last)
+        if self._compared.is_audit_due(folder, self.audit_ms):
+            self._compared.start_audit(folder)
             return None
+        last = self._compared.loaded.find_last(folder)
         if last is not None:
             self._compared.note_after(last)
         return last
@@ -172,9 +174,33 @@ class FileChoice:
         paths = {file.path for file in taken}
         left = FileNames.of(*(file.path for file in source.files if file.path not in paths))
         self.comparison = replace(self.comparison, waiting=left)
-        if self._audits and self._compared.find_missed(pa.array(sorted({file.path for file in source.files} - paths))):
-            self._audits = {}  # the next load lists everything again
+        self._waiting = frozenset(file.path for file in source.files if file.path not in paths)
+        if self._compared.audits and self._compared.find_missed(sorted(self._waiting)):
+            self._compared.audits.clear()  # the next load lists everything again
         return replace(source, roots=(), files=tuple(sorted(taken, key=lambda file: file.path)))
+
+    def list_or_receive(self, folders: Sequence[str]) -> ListingOptions:
+        """Return what a load looks at: everything, what comes after the last loaded names, or what events name."""
+        listing = ListingOptions(True, self.keep, self.progress, self.find_last if self.by_name else None)
+        if self.arrivals is None:
+            return listing
+        # The messages come first: then the listing has all objects that they name, and they can be acknowledged.
+        urls = self.arrivals.urls()
+        self._compared.note_events(urls, self.arrivals.others)
+        if not any(self._compared.is_audit_due(folder, self.audit_ms) for folder in folders):
+            return replace(listing, named=urls)
+        for folder in folders:
+            self._compared.start_audit(folder)
+        return listing
+
+    def acknowledge(self) -> None:
+        """Acknowledge the messages whose objects are loaded.
+
+        Raises:
+            SourceError: the queue refuses.
+        """
+        if self.arrivals is not None:
+            self.arrivals.acknowledge(self._waiting)
 
     def note_audits(self, target: IngestTarget) -> None:
         """Note in the record of loads which folders were listed as a whole; without the note they are listed again.
@@ -183,9 +209,9 @@ class FileChoice:
             target: The table after the load.
         """
         with suppress(CorruptLog, CorruptMetadata, StorageError):
-            note = target.loaded_files().audits.note if self._audits else None
+            note = target.loaded_files().audits.note if self._compared.audits else None
             if note is not None:
-                note(self._audits)
+                note(self._compared.audits)
 
     def open_some(self, files: Sequence[SourceFile]) -> Batch:
         """Return some of the files that were chosen as a batch."""
@@ -214,16 +240,16 @@ def open_batch(reader: BatchReader, spark: Session, source: IngestSource, choice
             expected = "It needs files as its source: rows and data in memory have no names, and are always new."
             raise InvalidOption(option="new", value=True, expected=expected)
         return reader.open(spark, source)
-    table = find_table_source(spark, to_paths(source), is_new=choice.is_new)
+    places = to_paths(source)
+    table = find_table_source(spark, places, is_new=choice.is_new) if choice.may_list else None
     if table is not None:
         ensure_other_table(table, choice.own)
         return reader.open_table(spark, table)
-    if choice.by_name and not all(map(_is_folder, to_paths(source))):
+    if choice.by_name and not all(map(_is_folder, places)):
         expected = "It needs folders on the local disk or in object stores, without patterns."
         raise InvalidOption(option="order", value="name", expected=expected)
     if choice.is_streamed:
-        find_last = choice.find_last if choice.by_name else None
-        files = reader.find_files(spark, source, ListingOptions(True, choice.keep, choice.progress, find_last))
+        files = reader.find_files(spark, source, choice.list_or_receive(places))
         choice.finish()
     else:
         listing = ListingOptions(choice.is_new, progress=choice.progress)

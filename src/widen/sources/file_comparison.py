@@ -15,7 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.log.load_segments import LoadedFiles, are_local, folder_key, to_key, to_path_keys
+from widen.errors import InvalidOption
+from widen.log.commit_files import current_ms
+from widen.log.load_segments import LoadedFiles, are_local, folder_key, path_key, to_key, to_path_keys
+from widen.protocol.table_properties import parse_age_ms
 from widen.sources.find_files import to_batch
 from widen.sources.listing import SourceFile
 
@@ -74,7 +77,9 @@ class FileComparison:
         waiting: New, and left to the next load, because this one is full.
         after: The last loaded files after whose names folders were listed, if they were not listed as a whole.
         audited: The folders that an audit listed as a whole.
-        missed: New files that it found, with names before the last loaded one: other loads by name had passed them.
+        missed: New files that it found, and that no other load would have: they have names before the last loaded one,
+            or no event names them.
+        parked: The ids of messages that stay in their queue, because they name no object of the source.
     """
 
     known: FileNames = NO_FILES
@@ -86,6 +91,7 @@ class FileComparison:
     after: FileNames = NO_FILES
     audited: FileNames = NO_FILES
     missed: FileNames = NO_FILES
+    parked: FileNames = NO_FILES
 
     @property
     def skipped(self) -> FileNames:
@@ -108,7 +114,7 @@ class FileComparison:
         return {**{name: list(each.first) for name, each in files.items()}, "counts": counts}
 
 
-_KINDS = ("known", "changed", "late", "skipped", "bad", "waiting", "after", "audited", "missed")
+_KINDS = ("known", "changed", "late", "skipped", "bad", "waiting", "after", "audited", "missed", "parked")
 
 NO_COMPARISON = FileComparison()
 """For records that are not from files."""
@@ -183,7 +189,10 @@ class ComparedFiles:
     def __init__(self, loaded: LoadedFiles, skipped_states: frozenset[FileState]) -> None:
         self.loaded, self._comparison = loaded, FileComparison(skipped_states=skipped_states)
         self._new: list[pa.RecordBatch] = []
+        self.audits: dict[str, int] = {}
+        """When folders were listed as a whole, for the record of loads."""
         self._audited: dict[str, str] = {}
+        self._named: pa.Array | None = None
 
     def keep(self, files: pa.RecordBatch) -> pa.Array:
         """Compare files, and return which of them to load.
@@ -208,18 +217,34 @@ class ComparedFiles:
         """Note that only names after one were listed."""
         self._comparison = replace(self._comparison, after=self._comparison.after + FileNames.of(path))
 
-    def note_audit(self, folder: str, last: str | None) -> None:
-        """Note that a folder is listed as a whole.
+    def is_audit_due(self, folder: str, audit_ms: int | None) -> bool:
+        """Return whether a folder is listed as a whole again; also if nothing of it is loaded.
 
         Args:
-            last: The key of the last file of the folder that is loaded.
+            audit_ms: After how many ms it is; None for never.
         """
-        self._audited[folder] = last or ""
+        if audit_ms is None:
+            return False
+        last_ms = self.loaded.audits.times.get(_audit_key(folder), 0)
+        return current_ms() - last_ms >= audit_ms or self.loaded.find_last(folder) is None
+
+    def start_audit(self, folder: str) -> None:
+        """Note that a folder is listed as a whole."""
+        self.audits[_audit_key(folder)] = current_ms()
+        self._audited[folder] = self.loaded.find_last(folder) or ""
         self._comparison = replace(self._comparison, audited=self._comparison.audited + FileNames.of(folder))
 
-    def find_missed(self, paths: pa.Array) -> list[str]:
-        """Return the new files that a load by name would have passed."""
+    def note_events(self, urls: Sequence[str], parked: Sequence[str]) -> None:
+        """Note which objects events name, and which messages name none."""
+        self._named = to_path_keys(pa.array(urls, pa.string()))
+        self._comparison = replace(self._comparison, parked=FileNames.of(*parked))
+
+    def find_missed(self, new: Sequence[str]) -> list[str]:
+        """Return the new files that only an audit finds: a load by name would have passed them, or events lack them."""
+        paths = pa.array(new, pa.string())
         keys, found = to_path_keys(paths), pc.is_null(paths)
+        if self._named is not None:
+            return paths.filter(pc.invert(pc.is_in(keys, value_set=self._named))).to_pylist()  # type: ignore[no-any-return]
         for folder, last in self._audited.items():
             is_below = pc.starts_with(keys, folder_key(folder))
             found = pc.or_(found, pc.and_(is_below, pc.less_equal(keys, to_key(last) if last else b"")))
@@ -243,8 +268,24 @@ class ComparedFiles:
             newest_ms = self.loaded.newest_ms
             paths = (each["path"].filter(pc.less(each["modified_ms"], newest_ms)).to_pylist() for each in self._new)
             late = FileNames.of(*(path for some in paths for path in some))
-        missed = FileNames.of(*(path for each in self._new for path in self.find_missed(each["path"])))
+        missed = FileNames.of(*(path for each in self._new for path in self.find_missed(each["path"].to_pylist())))
         return replace(self._comparison, late=late, missed=missed)
+
+
+def _audit_key(folder: str) -> str:
+    return path_key(folder.rstrip("/"))
+
+
+def parse_audit_ms(text: str) -> int:
+    """Return after how many ms everything is listed again.
+
+    Raises:
+        InvalidOption: the text is neither a time nor now.
+    """
+    audit_ms = 0 if text == "now" else parse_age_ms(text)
+    if audit_ms is None:
+        raise InvalidOption(option="audit", value=text, expected="Must be now, or a time such as 1d, 12h or '1 hour'.")
+    return audit_ms
 
 
 _NAMES = {FileState.KNOWN: "known", FileState.CHANGED: "changed", FileState.BAD: "bad"}

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import CorruptFile, InvalidOption, OptionConflict, SourceChanged, SourceError, StorageError
-from widen.log.load_segments import folder_key
+from widen.log.load_segments import folder_key, to_key
 from widen.model.display import Progress, no_progress
 from widen.sources.listing import (
     FileFormat,
@@ -47,7 +47,7 @@ from widen.sources.places import (
     looking_at,
     to_local,
 )
-from widen.sources.remote_files import is_store_url, list_store_files
+from widen.sources.remote_files import find_states, is_store_url, list_store_files
 from widen.spark.engine import Session, can_start, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import is_driver
@@ -73,12 +73,14 @@ class ListingOptions:
         may_be_empty: Whether a source may have no files, or only empty ones.
         keep: Tells which of the files to return; None for all.
         find_last: Finds the path after whose name a folder is listed; None to list everything.
+        named: The URLs of objects to look at one by one, instead of a listing.
     """
 
     may_be_empty: bool = False
     keep: Keep | None = None
     progress: Progress = no_progress
     find_last: Callable[[str], str | None] | None = None
+    named: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,11 @@ def _list_batches(
     spark: Session, paths: Sequence[str], listing: Listing, wanted: ListingOptions
 ) -> Iterator[pa.RecordBatch]:
     """Yield the files that paths name, each once."""
+    if wanted.named is not None:
+        listing.is_whole = False
+        files = find_named_files(wanted.named, paths)
+        yield from (to_batch(files[first : first + BATCH_FILES]) for first in range(0, len(files), BATCH_FILES))
+        return
     places = _find_local_places(spark, paths)
     if places is not None:
         walk = LocalWalk(places, after=_find_names(places, wanted))
@@ -585,6 +592,23 @@ def _list_here(spark: Session, path: str, wanted: ListingOptions) -> list[Source
     if found is None:
         raise unusable_source(path, "the path does not exist", "Check the URL and the storage options.")
     return [SourceFile(each.url, each.size_bytes, each.modified_ms, escape_path(each.url)) for each in found]
+
+
+def find_named_files(urls: Sequence[str], folders: Sequence[str]) -> list[SourceFile]:
+    """Return the objects of a store that exist, have bytes and are not hidden below the folder that they are in.
+
+    Args:
+        folders: URLs of folders.
+    """
+    depths = {folder_key(folder): len(folder_key(folder).split(b"/")) - 1 for folder in folders}
+    visible = []
+    for url in urls:
+        key = to_key(url)
+        depth = min(depth for prefix, depth in depths.items() if key.startswith(prefix))
+        if not any(map(is_hidden, os.fsdecode(key).split("/")[depth:])):
+            visible.append(url)
+    states = find_states(visible)
+    return [SourceFile(url, *states[url], escape_path(url)) for url in visible if states.get(url, (0,))[0]]
 
 
 def drop_repeated(files: Sequence[SourceFile]) -> list[SourceFile]:

@@ -12,8 +12,8 @@ import pytest
 
 import widen
 from widen.errors import InvalidOption, OptionMissing
-from widen.ingestion import new_files
 from widen.ingestion.result import IngestResult
+from widen.sources import file_comparison
 from widen.sources.find_files import LocalWalk, to_files
 
 DAY_MS = 86_400_000
@@ -55,7 +55,7 @@ class Days:
 
     def __init__(self, place: Path, catalog: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
         self.place, self.catalog, self.now_ms = place, catalog, 1_800_000_000_000
-        monkeypatch.setattr(new_files, "current_ms", lambda: self.now_ms)
+        monkeypatch.setattr(file_comparison, "current_ms", lambda: self.now_ms)
 
     @property
     def table(self) -> Any:

@@ -19,6 +19,7 @@ CITATION = re.compile(
     r"(?:docs/|PROTOCOL\.md|protocol_rfcs/|Delta Lake|Delta Spark|deltalake|Spark|Hive|Iceberg's table specification"
     r"|CloudEvents|OpenLineage|Open Data Contract Standard|PyIceberg|the Puffin specification"
     r"|the Parquet format|the Arrow format|the Avro specification|ECMA-376"
+    r"|Amazon S3"
     r"|RFC \d+|PEP \d+|ISO \d+|TOML|Unicode|JSON Lines)"
 )
 

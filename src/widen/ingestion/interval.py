@@ -241,9 +241,9 @@ def _ingest(
             choice.note_audits(target)
             plan = Plan((), target.schema or StructType())
             return IngestResult(target.version, plan, compared=choice.comparison, is_unchanged=True)
-        assert result.version is not None
-        with after_commit(request.table.location, result.version):
-            choice.acknowledge()
+        if result.version is not None:
+            with after_commit(request.table.location, result.version):
+                choice.acknowledge()
         if choice.comparison.audited and (now := request.open_target()).version == result.version:
             choice.note_audits(now)
         return replace(result, compared=choice.comparison)
@@ -351,6 +351,9 @@ def _open_arrivals(source: IngestSource, session: Session, options: Mapping[str,
         raise OptionMissing(option="new", expected=f"{option} needs new=True (--new).")
     if options["order"] != "any":
         raise OptionConflict(option=option, other_option="order", expected="Events name the objects, in any order.")
+    if options.get("txn") is not None:
+        expected = "A batch that is not written again would lose its messages; the record of loads knows its objects."
+        raise OptionConflict(option=option, other_option="txn", expected=expected)
     places = [] if isinstance(source, (DataFrame, StagedSource, HeldSource)) else to_paths(source)
     if options["new_by"] != "path" or not is_local(session) or not _are_in_s3(places):
         expected = (

@@ -197,6 +197,7 @@ def test_an_acknowledgement_that_fails_says_that_the_load_is_committed(
     [
         ({"new": False}, OptionMissing, "queue needs new=True"),
         ({"order": "name"}, OptionConflict, "queue cannot be used together with order"),
+        ({"txn": ("app", 1)}, OptionConflict, "queue cannot be used together with txn"),
         ({"new_by": "content"}, InvalidOption, "compared by path"),
         ({"queue": "landing"}, InvalidOption, "Must be the URL of a queue of SQS, or sqs://NAME"),
         ({"queue": "sqs://missing"}, SourceError, "sqs://missing: "),

@@ -794,13 +794,11 @@ def test_what_only_spark_reads_is_left_to_it(spark: SparkSession, catalog: SqlCa
     similar = catalog.create_table("ns.similar", by_id((1, "id", LongType()), (2, "ID", LongType())))
     with pytest.raises(NotLocal, match="id and ID"):
         query(similar)
-    # A value that is in no file: the initial default of a new column. PyIceberg does not write version 3, but reads it.
-    old = catalog.create_table("ns.initial", by_id((1, "id", LongType()), (2, "n", LongType())))
-    append(old, data_file(write_file(old, [field("id", pa.int64(), 1)], [{"id": 1}]), 1))
-    place = Path(old.metadata_location.removeprefix("file://"))
-    metadata = json.loads(place.read_text()) | {"format-version": 3, "next-row-id": 1}
-    metadata["schemas"][0]["fields"][1]["initial-default"] = 7
-    place.write_text(json.dumps(metadata))
+    # A value that is in no file, but in the manifest.
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
+    old = catalog.create_table("ns.apart", by_id((1, "id", LongType()), (2, "n", LongType())), partition_spec=spec)
+    path = write_file(old, [field("id", pa.int64(), 1)], [{"id": 1}])
+    append(old, data_file(path, 1, partition=Record(7)))
     with pytest.raises(NotLocal, match="not in its files"):
         query(old)
     assert rows(old, spark) == [(1, 7)]

@@ -323,6 +323,8 @@ def test_defaults_of_every_type_and_depth_are_read(spark: SparkSession, iceberg:
     table = opened(folder, "ns.defaults")
     filters = ("day < date'1970-01-01'", "s.tz > timestamp'2024-01-01 00:00:00Z'", "i = -7", "c IS NULL", "n < 5")
     assert len(agree(spark, iceberg, table, filters)) == 4
+    here = table.to_arrow()  # without Spark
+    assert here.sort_by("id") == table.read(spark=spark).toArrow().cast(here.schema).sort_by("id")
     unified = table.read(unified=True, spark=spark).selectExpr("to_json(struct(*), map('ignoreNullFields', 'false'))")
     assert sorted(row[0] for row in unified.collect()) == iceberg.json(f"SELECT * FROM {name}")
     iceberg.ask(defaults=[name, [[None, "key8", "uuid", "12345678-1234-5678-1234-567812345678"]]])
@@ -332,6 +334,51 @@ def test_defaults_of_every_type_and_depth_are_read(spark: SparkSession, iceberg:
     widen.flow("ns.defaults", "ns.defaults_copy", **words, checkpoint=folder / "_defaults")
     query = "SELECT id, s.tz, ss.s.day, ts, tz, old, late_ts, c, raw, bits, text FROM default.ns.{}"
     assert iceberg.json(query.format("defaults_copy")) == iceberg.json(query.format("defaults"))
+
+
+def test_iceberg_for_spark_reads_and_uses_the_defaults_that_we_set(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    name = "default.ns.defaulted"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, t string) USING iceberg TBLPROPERTIES ('format-version'='3')",
+        f"INSERT INTO {name} SELECT CAST(id AS int), concat('t', id) FROM range(4)",
+    )
+    table = opened(folder, "ns.defaulted").add_columns(
+        {
+            "b": {"type": "boolean", "default": "true"},
+            "n": {"type": "bigint", "default": "-7", "nullable": False},
+            "f": {"type": "float", "default": "0.1"},
+            "d": {"type": "double", "default": "1e300"},
+            "c": {"type": "decimal(38,4)", "default": "-1234567890123456789012345678901234.5678"},
+            "s": {"type": "string", "default": r"'it\'s \U0001f600'"},
+            "raw": {"type": "binary", "default": "X'00FF'"},
+            "day": {"type": "date", "default": "DATE '0001-01-01'"},
+            "ts": {"type": "timestamp_ntz", "default": "TIMESTAMP_NTZ '9999-12-31 23:59:59.999999'"},
+            "tz": {"type": "timestamp", "default": "TIMESTAMP '1969-12-31 23:59:59.999999Z'"},
+        }
+    )
+    filters = (
+        "n = -7 AND day < DATE '1970-01-01'",
+        "s LIKE 'it%' AND b",
+        "c IS NULL",
+        "ts > timestamp_ntz'9999-01-01'",
+    )
+    assert len(agree(spark, iceberg, table, filters)) == 4
+    iceberg.sql(f"INSERT INTO {name} (id) VALUES (10)")
+    table.alter_column("n", default="8").alter_column("s", drop_default=True).alter_column("t", default="'new'")
+    iceberg.sql(f"INSERT INTO {name} (id) VALUES (11)", f"UPDATE {name} SET b = NOT b WHERE id = 1")
+    table.refresh().update({"b": "false"}, "id = 2")
+    widen.sql(
+        "INSERT INTO ns.defaulted (id, n) VALUES (12, 5), (13, DEFAULT)", catalog=folder / "catalog.db", spark=spark
+    )
+    table = table.refresh()
+    assert len(agree(spark, iceberg, table, (*filters, "n = 8"))) == 8
+    found = {row["id"]: (row["t"], row["n"], row["s"]) for row in table.to_arrow().to_pylist()}
+    assert found[10] == (None, -7, "it's \U0001f600")
+    assert found[11] == found[13] == ("new", 8, None)
+    table.optimize()
+    assert len(agree(spark, iceberg, table.refresh(), filters)) == 8
 
 
 def test_others_read_the_columns_that_we_changed(

@@ -36,8 +36,9 @@ from widen.evolution.policy import Policy
 from widen.files import iceberg_columns
 from widen.files.predicates import bind_condition
 from widen.frames import iceberg_scan as deleted_rows
-from widen.frames.iceberg_scan import POSITION_DELETES, initial_defaults
+from widen.frames.iceberg_scan import POSITION_DELETES
 from widen.iceberg.catalog import to_table_name
+from widen.iceberg.column_defaults import initial_defaults
 from widen.iceberg.metadata_files import first_row_ids, live_entries
 from widen.iceberg.puffin import read_vectors
 from widen.iceberg.row_ids import with_row_id_metadata

@@ -42,7 +42,7 @@ from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_bi
 from widen.files.iceberg_columns import LINEAGE
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, read_lineage, to_uris
 from widen.frames.physical_layout import (
-    NO_PROTOCOL,
+    ICEBERG,
     breaks_a_rule,
     fill_missing_columns,
     has_length_rules,
@@ -159,7 +159,7 @@ class RowChange:
         with translate_spark_errors():
             decided = self._decide(columns)
             keys = [location_key(uri) for uri in to_uris(file.path for file in scan.files)]
-            is_broken = breaks_a_rule(columns, NO_PROTOCOL, {}, self._limits(columns))
+            is_broken = breaks_a_rule(columns, ICEBERG, {}, self._limits(columns))
             return hold_rows(decided, columns, self.kinds, is_broken, keys, at_most)
 
     def _write_held(self, held: HeldRows, staged: StagedFiles) -> ReplacedFiles:
@@ -333,13 +333,13 @@ class RowChange:
         if self._writes:
             return self._check(self._with_ids(judged).select(*self._names))
         kept = judged.where(F.col(CLAUSE).isNull())
-        return fill_missing_columns(kept.drop(FILE, ROW, CLAUSE), self.after, NO_PROTOCOL)
+        return fill_missing_columns(kept.drop(FILE, ROW, CLAUSE), self.after, ICEBERG)
 
     def _unmarked_rows(self, scan: IcebergScan, words: DataFrame, count: int) -> DataFrame:
         """Return the rows of files that none of a number of words marks."""
         marked = words.where(F.col(MASK).isNotNull())
         kept = without_marked(self._rows(scan), F.broadcast(marked) if count <= BROADCAST_ROWS else marked)
-        return fill_missing_columns(kept.drop(FILE, ROW), self.after, NO_PROTOCOL).select(*self._names)
+        return fill_missing_columns(kept.drop(FILE, ROW), self.after, ICEBERG).select(*self._names)
 
     def _with_ids(self, rows: DataFrame) -> DataFrame:
         """Return decided rows whose ids are right: an updated row keeps its own, and a new one gets one later.

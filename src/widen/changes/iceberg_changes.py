@@ -40,7 +40,7 @@ from widen.files.expressions import find_types
 from widen.files.iceberg_columns import LINEAGE
 from widen.files.predicates import PredicateScope, bind_condition
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
-from widen.frames.physical_layout import NO_PROTOCOL, fill_missing_columns
+from widen.frames.physical_layout import ICEBERG, fill_missing_columns
 from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.properties import (
@@ -198,7 +198,7 @@ class SelectedRows:
         transaction = self._open(merge_schema(self.schema, incoming, options))
         schema = self._new_schema(transaction)
         writer = open_iceberg_writer(transaction, schema)
-        filled = fill_missing_columns(frame, schema, NO_PROTOCOL)
+        filled = fill_missing_columns(frame, schema, ICEBERG)
         rows = filled if self.where is None else rows_within(filled, schema, self.where)
         with StagedFiles() as staged:
             added = writer.write(check_iceberg_rows(rows, schema, transaction.partition_fields))
@@ -380,12 +380,12 @@ class SelectedRows:
 
 @dataclass(frozen=True)
 class _MergeTarget:
-    """The table as the decision of a merge sees it: no column is computed."""
+    """The table as the decision of a merge sees it."""
 
     spark: Session
     before: StructType
     schema: StructType
-    protocol: Protocol = NO_PROTOCOL
+    protocol: Protocol = ICEBERG
     tracking: TrackingColumns | None = None
 
 

@@ -28,8 +28,7 @@ from widen.files.arrow_types import one_array, to_arrow
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, to_bitmap
 from widen.files.expressions import plain_sql, plan_condition, plan_values
-from widen.files.iceberg_columns import IcebergFileScan
-from widen.frames.iceberg_scan import IcebergSource, to_uris
+from widen.frames.iceberg_scan import IcebergSource, file_scan, to_uris
 from widen.frames.scan import location_key
 from widen.iceberg.scan_plan import IcebergScan
 from widen.limits import COPIED_BYTES, HELD_BYTES
@@ -310,12 +309,7 @@ class RowSearch:
             used |= {path[0] for path in referenced_columns(text, self.schema)}
         # A table without columns would not say how many rows it has.
         fields = tuple(field for field in self.schema if field.name in used) or self.schema.fields[:1]
-        files = IcebergFileScan(
-            self.source.io,
-            StructType(fields),
-            self.source.point.metadata.name_mapping(),
-            find_deleted(self.source, self.scan),
-        )
+        files = file_scan(self.source, StructType(fields), find_deleted(self.source, self.scan))
         for key, file in zip(self._keys, to_plain_adds(self.source, self.scan, self.schema), strict=True):
             try:
                 for positions, rows in files.read_located(file):

@@ -34,10 +34,11 @@ from widen.frames.iceberg_scan import (
     are_few_positions,
     columns_by_file,
     deleted_positions,
+    file_scan,
     read_iceberg_files,
     to_uris,
 )
-from widen.frames.physical_layout import NO_PROTOCOL, check_rows, fill_missing_columns
+from widen.frames.physical_layout import ICEBERG, check_rows, fill_missing_columns
 from widen.frames.scan import location_key
 from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.catalog import TableName, open_store
@@ -98,7 +99,7 @@ def append_rows(
     operations = merge_schema(current, incoming, options)
     transaction = open_transaction(name, table, operations, branch=branch)
     schema = to_readable(transaction.schema, sources)
-    filled = fill_missing_columns(frame, schema, NO_PROTOCOL)
+    filled = fill_missing_columns(frame, schema, ICEBERG)
     rows = check_iceberg_rows(filled, schema, transaction.partition_fields)
     with StagedFiles() as staged:
         writer = open_iceberg_writer(transaction, schema)
@@ -115,7 +116,7 @@ def check_iceberg_rows(rows: DataFrame, schema: StructType, fields: Sequence[Par
         schema: Their columns.
         fields: The partition fields of the table.
     """
-    return check_rows(rows, schema, NO_PROTOCOL, {}, limits=value_limits(fields, schema))
+    return check_rows(rows, schema, ICEBERG, {}, limits=value_limits(fields, schema))
 
 
 def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> IcebergWriter:
@@ -214,8 +215,10 @@ class IcebergFold:
         return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
 
     def _is_older(self, entry: ManifestEntry) -> bool:
-        """Return whether a file was added before the column, so that its metrics do not cover the column."""
+        """Return whether a file was added before the column, so that its rows have no value there."""
         metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
+        if field is not None and metadata.schema().find_field(field.metadata[COLUMN_ID]).initial_default is not None:
+            return False
         snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
         schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
         return schema is not None and field is not None and field.metadata[COLUMN_ID] not in schema.field_ids
@@ -302,7 +305,7 @@ class IcebergFiles(KeyedTable):
         return self._known[0]
 
     def scan(self, columns: StructType) -> IcebergFileScan:
-        return IcebergFileScan(self.source.io, columns, self.source.point.metadata.name_mapping(), self._deleted)
+        return file_scan(self.source, columns, self._deleted)
 
     def find_files(self, searched: Predicate) -> Sequence[Add]:
         return to_plain_adds(self.source, self._scan(searched), self.schema)
@@ -398,8 +401,8 @@ def open_snapshot_files(
     metadata, snapshot = source.point.metadata, source.point.snapshot
     assert snapshot is not None
     scan = plan_scan(metadata, source.io, snapshot, to_row_filter(UnknownPredicate(), source.point.schema))
-    mapping, deleted = metadata.name_mapping(), find_deleted(source, scan)
-    return lambda columns: IcebergFileScan(source.io, columns, mapping, deleted), to_plain_adds(source, scan, schema)
+    deleted = find_deleted(source, scan)
+    return lambda columns: file_scan(source, columns, deleted), to_plain_adds(source, scan, schema)
 
 
 def read_snapshot_here(source: IcebergSource, schema: StructType) -> LocalFrame:

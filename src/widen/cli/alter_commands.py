@@ -43,7 +43,9 @@ def alter(
     ] = None,
     first: Annotated[bool, typer.Option("--first", help="Move the column to the front.")] = False,
     after: Annotated[str | None, typer.Option(metavar="COLUMN", help="Move the column after this one.")] = None,
-    default: Annotated[str | None, typer.Option(metavar="SQL", help="The default value for new rows.")] = None,
+    default: Annotated[
+        str | None, typer.Option(metavar="SQL", help="The default for new rows; with --add also for old ones.")
+    ] = None,
     drop_default: Annotated[bool, typer.Option("--drop-default", help="Remove the default value.")] = False,
     rename: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.")] = None,
     source: Annotated[

@@ -335,6 +335,8 @@ def alter_iceberg(
     nullable: bool | None = None,
     first: bool = False,
     after: str | None = None,
+    default: str | None = None,
+    drop_default: bool = False,
     rename: str | None = None,
     source: str | None = None,
     drop_source: str | None = None,
@@ -352,6 +354,8 @@ def alter_iceberg(
         nullable=nullable,
         first=first,
         after=after,
+        default=default,
+        drop_default=drop_default,
         source=source,
         drop_source=drop_source,
     )

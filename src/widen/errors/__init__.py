@@ -19,6 +19,7 @@ WidenError
 │   │   ├── IdentityReplaceRefused · ItemCommentRefused · ItemRenameRefused · RenameRefused · NewColumnNotNull
 │   │   ├── DropRefused · PartitionColumnDropRefused · ClusteringColumnDropRefused · LastColumnDropRefused
 │   │   ├── DefaultsNotEnabled · InvalidDefault · InvalidGeneration · NewColumnDefaultRefused · ReplaceColumnsRefused
+│   │   ├── IcebergDefaultRefused · IcebergDefaultsNotSupported
 │   │   └── AmbiguousReplacement · NestedNotNull · NullsInColumn · ColumnInUse
 │   ├── ConstraintRefused
 │   │   ├── InvalidConstraint

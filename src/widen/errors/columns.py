@@ -217,6 +217,25 @@ class InvalidDefault(ColumnRefused):
     hint = "Must be an SQL expression without columns, e.g. 0, 'none' or current_date()."
 
 
+class IcebergDefaultRefused(ColumnRefused):
+    """A default of an Iceberg column must be a literal of its type: the table stores the value, not the expression."""
+
+    code = "ICEBERG_INVALID_DEFAULT"
+    template = "Column {column} cannot have the default {expression!r}: it is not a literal of the type {type}."
+    hint = "Give a value, e.g. 0, 'none', DATE '2024-12-31', TIMESTAMP '2024-12-31 12:00:00Z' or X'00FF'."
+
+
+class IcebergDefaultsNotSupported(ColumnRefused):
+    """Columns of Iceberg tables have defaults as of format version 3."""
+
+    code = "ICEBERG_DEFAULTS_NOT_SUPPORTED"
+    template = "Column {column} cannot have a default: the table has format version {version}."
+    hint = (
+        "Raise it with ALTER TABLE ... SET TBLPROPERTIES ('format-version' = '3'). It cannot be lowered again, and "
+        "clients without support for version 3 cannot read the table then."
+    )
+
+
 class InvalidGeneration(ColumnRefused):
     """The expression cannot be used for a generated column."""
 

@@ -405,6 +405,10 @@ def policy_of_keys(policy: Policy, rules: KeyRules | None) -> Policy:
         return policy
     condition = rules.delete_when or "" if rules.excluded else ""
     policy = replace(policy, keeps_corrupt=False, deletes_by=rules.excluded, delete_when=condition)
+    if rules.keeps_missing:
+        # A row keeps its values where a partial record has none, and only a new row takes defaults.
+        fixed = {path: replace(each, is_filled=False) for path, each in policy.fixed_columns.items()}
+        policy = replace(policy, fixed_columns=fixed)
     return with_history(policy, rules.sequence_by) if rules.history else policy
 
 

@@ -387,7 +387,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def convert_column(values: pa.Array, data_type: DataType, mode: str = NONE) -> pa.Array:
-    """Return values of the same or a narrower type in another type; missing fields of structs become null.
+    """Return values of the same or a narrower type in another type; missing fields of structs get their `CONSTANT`.
 
     Args:
         mode: The mode of column mapping: whether the values have the physical names of the type.
@@ -424,12 +424,21 @@ def pad_texts(values: pa.Array, declared: DataType | None) -> pa.Array:
     return pc.utf8_rpad(values, limit[1], " ") if limit and limit[0] == "char" else values
 
 
+CONSTANT = "widen.constant"
+"""Metadata key: the value of every row of a file that lacks the column; null without it."""
+
+
+def missing_column(field: Field, count: int) -> pa.Array:
+    """Return a column that a file lacks."""
+    return pa.repeat(pa.scalar(field.metadata.get(CONSTANT), to_arrow(field.type)), count)
+
+
 def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
     if not pa.types.is_struct(values.type):
         raise NotLocal(f"a struct is stored as {values.type}")
     stored = _StoredColumns({each.name: part for each, part in zip(values.type, values.flatten(), strict=True)}, mode)
     parts = [
-        pa.nulls(len(values), to_arrow(field.type)) if found is None else convert_column(found, field.type, mode)
+        missing_column(field, len(values)) if found is None else convert_column(found, field.type, mode)
         for field, found in ((field, stored.find(field)) for field in fields)
     ]
     arrow_fields = [pa.field(field.name, to_arrow(field.type)) for field in fields]

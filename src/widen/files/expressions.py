@@ -29,7 +29,7 @@ from widen.files.data_reader import (
     find_leaf,
     plan_local_scan,
 )
-from widen.files.predicates import OPERATORS, PredicateScope, bind_condition, parse_like, read_literal
+from widen.files.predicates import OPERATORS, PredicateScope, bind_condition, parse_like
 from widen.files.row_tests import COMPARE, RowTest, leave_to_spark, plan_test
 from widen.limits import QUERY_BYTES
 from widen.log.file_list import to_adds
@@ -55,6 +55,7 @@ from widen.model.types import (
     plain_name,
 )
 from widen.protocol.data_skipping import Predicate
+from widen.schema.literals import read_literal
 from widen.spark.expression import Expression
 
 if TYPE_CHECKING:

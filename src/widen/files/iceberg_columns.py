@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +22,13 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.files.arrow_types import count_up, to_arrow_schema
-from widen.files.data_reader import NotLocal, convert_column, position_flags
+from widen.files.data_reader import CONSTANT, NotLocal, convert_column, missing_column, position_flags
 from widen.files.deleted_rows import ROW, to_bitmap
 from widen.files.footers import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.files.scan_groups import StoredTypes
 from widen.iceberg.metadata_files import ensure_regular
 from widen.limits import DRIVER_SCHEMAS
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path, is_struct_path, map_fields
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path, is_struct_path, map_fields
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
@@ -87,6 +87,16 @@ def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping 
         missing=tuple(at for at, stored, _ in leaves if stored is None),
         has_similar_names=_has_similar_names(fields),
     )
+
+
+def missing_values(schema: StructType, missing: Iterable[Path], initial: Mapping[int, Any]) -> dict[Path, Any]:
+    """Return the values of columns that a file lacks, by path; those that are null are left out.
+
+    Args:
+        initial: The values of rows from before a column, by field id.
+    """
+    ids = {path: int(each.metadata.get(COLUMN_ID, -1)) for path, each in fields(schema)} if initial else {}
+    return {path: initial[ids[path]] for path in missing if ids.get(path) in initial}
 
 
 _NO_IDS = "it has no field ids, and the table has no name mapping"
@@ -303,6 +313,8 @@ def _read(io: FileIO, path: str) -> bytes:
 # Source: docs/spark-facts.md#names
 
 
+NO_CONSTANTS: Mapping[Path, Any] = {}
+
 PLACE, POSITION = "__widen_place", "__widen_position"
 """The columns with the key of the file of a row, and with its position there."""
 
@@ -328,16 +340,20 @@ def open_with_arrow(
     return spread.mapInArrow(partial(_read_files, io, with_names_in_files(visible, names)), to_spark(shown))
 
 
-def with_names_in_files(schema: StructType, names: Names) -> StructType:
+def with_names_in_files(schema: StructType, names: Names, constants: Mapping[Path, Any] = NO_CONSTANTS) -> StructType:
     """Return the columns of a table with the names that files give them as physical names.
 
     Args:
         names: The names that columns have in the files instead of their own, by path.
+        constants: The values of columns that the files lack, by path; null for others.
     """
     in_file = dict(names)
-    return map_fields(
-        schema, lambda at, each: Field(each.name, each.type, metadata={PHYSICAL_NAME: in_file.get(at, each.name)})
-    )
+
+    def rename(at: Path, field: Field) -> Field:
+        constant = {CONSTANT: constants[at]} if at in constants else {}
+        return Field(field.name, field.type, metadata={PHYSICAL_NAME: in_file.get(at, field.name), **constant})
+
+    return map_fields(schema, rename)
 
 
 def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -369,12 +385,14 @@ class IcebergFileScan:
         schema: The columns to return, with field ids.
         mapping: The name mapping of the table, for files without field ids.
         deleted: The positions of the deleted rows, by the path of each file with deleted rows.
+        initial: The values of columns that a file lacks, by field id.
     """
 
     io: FileIO
     schema: StructType
     mapping: NameMapping | None
     deleted: Mapping[str, BitMap64]
+    initial: Mapping[int, Any]
 
     @cached_property
     def _visible(self) -> StructType:
@@ -398,8 +416,9 @@ class IcebergFileScan:
 
         def choose(columns: pa.Schema) -> Sequence[str] | None:
             nonlocal stored
-            names = locate_columns(columns, self.schema, self.mapping, add.path).names
-            stored = with_names_in_files(self._visible, names)
+            found = locate_columns(columns, self.schema, self.mapping, add.path)
+            constants = missing_values(self.schema, found.missing, self.initial)
+            stored = with_names_in_files(self._visible, found.names, constants)
             wanted = [physical_name(field, NAME) for field in stored]
             # PyArrow takes a dot for a path.
             return None if any("." in name for name in columns.names) else [n for n in columns.names if n in wanted]
@@ -408,7 +427,7 @@ class IcebergFileScan:
             for first, batch in _open_batches(self.io, add.path, is_exact=True, choose=choose):
                 count = batch.num_rows
                 if not batch.num_columns:
-                    parts = [pa.nulls(count, each.type) for each in self.arrow_schema]
+                    parts = [missing_column(each, count) for each in stored]
                 else:
                     parts = convert_column(batch.to_struct_array(), stored, NAME).flatten()
                 positions = count_up(count, first, pa.uint64())

@@ -12,18 +12,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import cached_property, partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import AmbiguousColumns, CorruptMetadata, InvalidOption, UnsupportedFeatureForRead
+from widen.errors import AmbiguousColumns, InvalidOption, UnsupportedFeatureForRead
 from widen.files.arrow_types import to_arrow, to_arrow_schema
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, add_positions, bitmap_batches
@@ -47,6 +45,7 @@ from widen.files.scan_groups import ScanGroup, ScanPlan
 from widen.frames.file_filters import filter_stored_rows
 from widen.frames.projection import projection
 from widen.frames.scan import list_scan_files, location_key, open_files, row_location_key
+from widen.iceberg.column_defaults import initial_defaults, to_plain
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.puffin import DELETES_FIX, read_vectors
@@ -59,7 +58,7 @@ from widen.iceberg.scan_plan import (
     plan_scan,
     to_row_filter,
 )
-from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable
+from widen.iceberg.schema_conversion import ensure_names_distinct, to_readable
 from widen.limits import BROADCAST_ROWS, DRIVER_SCHEMAS, EQUALITY_BYTES
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import KEY, Path, fields, format_path, resolve
@@ -100,8 +99,6 @@ from widen.spark.spark_types import (
 if TYPE_CHECKING:
     from pyiceberg import types as ice_types
     from pyiceberg.io import FileIO
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import IcebergType
 
     from widen.iceberg.snapshots import ReadPoint
 else:
@@ -323,17 +320,31 @@ def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan
     """Return the columns of each file of a scan, by its path, as tasks read them with `read_unmarked`.
 
     Args:
-        schema: The columns to read, with field ids; those that a file lacks are null.
+        schema: The columns to read, with field ids.
 
     Returns:
-        None if rows have values that are not in the files.
+        None if the partitions of files have values that the files lack.
     """
     visible, found = as_nullable(visible_schema(schema)), dict[str, StructType]()
     for group in _group_files(source, schema, scan):
-        if any(_constants(source.point, schema, group)):
+        defaults, partitioned = _constants(source.point, schema, group)
+        if partitioned:
             return None
-        found |= dict.fromkeys((file.path for file in group.files), with_names_in_files(visible, group.columns.names))
+        stored = with_names_in_files(visible, group.columns.names, defaults)
+        found |= dict.fromkeys((file.path for file in group.files), stored)
     return found
+
+
+def file_scan(source: IcebergSource, schema: StructType, deleted: Mapping[str, BitMap64]) -> IcebergFileScan:
+    """Return how this process reads columns of the files of a snapshot, if `columns_by_file` knows their columns.
+
+    Args:
+        schema: The columns to return, with field ids.
+        deleted: The positions of the deleted rows, by the path of each file with deleted rows.
+    """
+    point = source.point
+    initial = initial_defaults(point.schema, point.metadata.location)
+    return IcebergFileScan(source.io, schema, point.metadata.name_mapping(), deleted, initial)
 
 
 def delete_test(deletes: Sequence[DeleteFile]) -> Callable[[ScannedFile], bool]:
@@ -386,8 +397,9 @@ def _constants(point: ReadPoint, schema: StructType, group: _Group) -> tuple[dic
     partitioned: dict[Path, int] = {}
     numbers = {path: number for number, path in _paths(schema).items()}
     identities = {number for file in group.files for number, _ in file.values}
-    initial, rounded = initial_defaults(point.schema, point.metadata.location), rounded_sources(point.metadata)
-    for path in group.columns.missing:
+    missing, rounded = group.columns.missing, rounded_sources(point.metadata)
+    initial = initial_defaults(point.schema, point.metadata.location) if missing else {}
+    for path in missing:
         number = numbers[path]
         if number in identities & rounded:
             raise _unsupported_error(point, f"files without {format_path(path)}, whose partition value is a double")
@@ -491,10 +503,10 @@ def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str
     for ids in dict.fromkeys(each.equality_ids for each in deletes):
         keys = [paths[number] for number in ids]
         columns = StructType(tuple(field for field in whole if any(path[0] == field.name for path in keys)))
-        # A value that is not in its file may be a default or a partition value.
+        # A value that is not in its file may be a partition value.
         if columns_by_file(source, columns, IcebergScan(files, ())) is None:
             return None
-        reader = IcebergFileScan(source.io, columns, source.point.metadata.name_mapping(), {})
+        reader = file_scan(source, columns, {})
         same = [each for each in deletes if each.equality_ids == ids]
         try:
             found += find_equal_rows(files, same, reader, keys).items()
@@ -589,7 +601,7 @@ _DAY_MICROS = 86_400_000_000
 
 def to_values(values: Iterable[Any], data_type: DataType) -> pa.Array:
     """Return values as an Arrow column of a type."""
-    plain = [_plain(value) for value in values]
+    plain = [to_plain(value) for value in values]
     if data_type in _COUNTED:
         return pa.array(plain, _COUNTED[data_type]).cast(to_arrow(data_type))
     return pa.array(plain, to_arrow(data_type))
@@ -597,7 +609,7 @@ def to_values(values: Iterable[Any], data_type: DataType) -> pa.Array:
 
 def to_scan_column(value: Any, data_type: DataType) -> Column:
     """Return a value as a constant of a type. A struct is a dict of its fields by name, in their order."""
-    plain = _plain(value)
+    plain = to_plain(value)
     match data_type:
         case StructType():
             fields = [to_scan_column(plain[field.name], field.type).alias(field.name) for field in data_type]
@@ -654,77 +666,6 @@ def _place_in_struct(column: Column, data_type: StructType, below: Mapping[str, 
     for step, inner in below.items():
         changed = changed.withField(quote_name(step), place_constants(column.getField(step), types[step], inner))
     return changed
-
-
-# ---- initial defaults -----------------------------------------------------------------------------
-
-
-def initial_defaults(schema: Schema, location: str) -> dict[int, Any]:
-    """Return the values that old rows have in columns that their files lack, by field id.
-
-    Args:
-        location: The table, for the error.
-
-    Raises:
-        CorruptMetadata: a default is not a value of the type of its column.
-    """
-    defaults, unreadable = {}, {*find_unreadable(schema).types.values()}
-    for number in schema.field_ids:
-        field = schema.find_field(number)
-        if field.initial_default is not None and str(field.field_type) not in unreadable:
-            value = _default_of(field.field_type, field.initial_default)
-            if value is None:
-                name = f"initial-default of the column {field.name}"
-                reason = f"{field.initial_default!r} is not a value of the type {field.field_type}"
-                raise CorruptMetadata(location=location, name=name, reason=reason, fix=_FIX)
-            defaults[number] = value
-    return defaults
-
-
-_FIX = "Set a different default with the client that created it."
-
-
-def _default_of(data_type: IcebergType, value: Any) -> Any:
-    """Return a default as `to_scan_column` takes it; None if it is not a value of its type.
-
-    A default of a struct names no fields: each field has its own default.
-
-    Source: Iceberg's table specification, "Default values"
-    """
-    if isinstance(data_type, ice_types.StructType):
-        return {
-            each.name: None if each.initial_default is None else _default_of(each.field_type, each.initial_default)
-            for each in data_type.fields
-        }
-    plain = _plain(value)
-    expected = _TYPES.get(type(data_type).__name__, ())
-    return plain if type(plain) in expected else None
-
-
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "BooleanType": (bool,),
-    **dict.fromkeys(("IntegerType", "LongType", "DateType", "TimestampType", "TimestamptzType"), (int,)),
-    **dict.fromkeys(("FloatType", "DoubleType"), (int, float)),
-    "DecimalType": (Decimal, int),
-    "StringType": (str,),
-    **dict.fromkeys(("BinaryType", "FixedType", "UUIDType"), (bytes,)),
-}
-"""The types of the values that `_plain` returns for each Iceberg type."""
-
-
-def _plain(value: Any) -> Any:
-    """Return a PyIceberg value with dates as days and times as microseconds since 1970."""
-    match value:
-        case UUID():
-            return value.bytes
-        case datetime():
-            return (value.replace(tzinfo=value.tzinfo or timezone.utc) - _EPOCH) // timedelta(microseconds=1)
-        case date():
-            return (value - _EPOCH.date()).days
-    return value
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 # Deleted rows of an Iceberg snapshot: position deletes, deletion vectors and equality deletes as rows to leave out.

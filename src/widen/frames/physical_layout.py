@@ -68,8 +68,8 @@ def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame
     return rows.select(*columns)
 
 
-NO_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=1)
-"""What rows of Iceberg tables are checked with: no feature of Delta Lake."""
+ICEBERG = Protocol(min_reader_version=1, min_writer_version=7, writer_features=("allowColumnDefaults",))
+"""The rules of columns that apply to rows of Iceberg tables: defaults, and no other feature of Delta Lake."""
 
 
 def to_checked_rows(frame: DataFrame, table: TableConfiguration) -> DataFrame:
@@ -464,7 +464,7 @@ def _column_breaches(field: Field, protocol: Protocol) -> Iterator[RuleBreach]:
     column = F.col(quote_name(field.name))
     if not field.nullable:
         yield column.isNull(), _null_refusal((field.name,))
-    for path, is_null in _nulls(field.type, allows_null_structs=protocol == NO_PROTOCOL):
+    for path, is_null in _nulls(field.type, allows_null_structs=protocol == ICEBERG):
         yield _anywhere(field.type, path[:-1], is_null)(column), _null_refusal((field.name, *path))
     yield from _length_breaches(field)
 

@@ -32,7 +32,7 @@ from widen.files.data_writer import (
 from widen.files.footers import open_data_file
 from widen.files.parquet_encoding import read_size, to_encoding
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
-from widen.frames.physical_layout import NO_PROTOCOL, fill_computed_columns, first_violated_rule, has_value_rules
+from widen.frames.physical_layout import ICEBERG, fill_computed_columns, first_violated_rule, has_value_rules
 from widen.frames.scan import read_snapshot
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
@@ -362,6 +362,7 @@ class IcebergWriter(TableWriter):
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
         rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
+        fills_defaults: Whether a missing field takes the default of its column.
         in_tasks: Whether Spark's tasks also write rows that they split or check, as tasks of this process do.
     """
 
@@ -375,6 +376,7 @@ class IcebergWriter(TableWriter):
     sort_by: tuple[SortKey, ...] = ()
     rule: Column | None = None
     condition: RowCondition | None = None
+    fills_defaults: bool = True
     in_tasks: bool = False
 
     def find_sink(self, spark: Session, *, in_tasks: bool = False) -> Sink | None:
@@ -391,7 +393,9 @@ class IcebergWriter(TableWriter):
         # Tasks that write their own files do not sort, and check no rules but that columns must not be null.
         from widen.iceberg.partitions import truncation_limits
 
+        default = next(iter(sorted(self.defaults)), "")
         rules = {
+            f"the column {default} has a default": bool(default),
             "some of its rows have no key": self.rule is not None,
             "it has a sort order": self.sort_by,
             "its columns have rules for what is in a value": has_value_rules(self.schema),
@@ -408,12 +412,11 @@ class IcebergWriter(TableWriter):
 
     @property
     def defaults(self) -> frozenset[str]:
-        """No columns: see `fill`."""
-        return frozenset()
+        return default_columns(self.schema, ICEBERG) if self.fills_defaults else frozenset()
 
     def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
-        """Return the rows unchanged: Iceberg tables have no computed columns."""
-        return rows
+        """Return rows with defaults."""
+        return fill_computed_columns(rows, self.schema, ICEBERG, is_missing) if self.defaults else rows
 
     @property
     def has_rules(self) -> bool:
@@ -432,7 +435,7 @@ class IcebergWriter(TableWriter):
 
     def violated_rule(self) -> Column | None:
         """Return the message of the first value that no file can hold, or no partition."""
-        violated = first_violated_rule(self.schema, NO_PROTOCOL, {}, self._limits)
+        violated = first_violated_rule(self.schema, ICEBERG, {}, self._limits)
         if self.rule is None:
             return violated
         return self.rule if violated is None else F.coalesce(violated, self.rule)

@@ -371,7 +371,7 @@ def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterat
 
 
 _UNKNOWN_TYPE = re.compile("Unsupported field type|Type not recognized")
-_NO_DEFAULT = re.compile(r"Cannot deserialize bytes, type ([^ ]+) not supported")
+_NO_DEFAULT = re.compile(r"Cannot deserialize bytes, type (.+?) not supported: ")
 _NOT_PARSED = re.compile(r"Could not parse (.+) into a Geo\w+Type")
 _SEVERAL_COLUMNS = "Multi argument transforms are not yet supported"
 _NO_TYPE = "PyIceberg, which reads the metadata of {table}, does not have it"
@@ -400,7 +400,10 @@ def _places_with_default(
 ) -> Iterator[Sequence[str | int]]:
     """Yield the locations of fields that have a type and a default in table metadata."""
     if isinstance(value, Mapping):
-        if value.get("type") == data_type and not {"initial-default", "write-default"}.isdisjoint(value):
+        kind = value.get("type")
+        # PyIceberg spells nested types in a way of its own, e.g. struct<2: x: optional int>.
+        is_same = kind == data_type or (isinstance(kind, Mapping) and kind.get("type") == data_type.partition("<")[0])
+        if is_same and not {"initial-default", "write-default"}.isdisjoint(value):
             yield place
         value = value.items()
     elif isinstance(value, list):

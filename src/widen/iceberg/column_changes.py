@@ -9,12 +9,13 @@ Source: Iceberg's table specification, "Schema Evolution"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import (
     ColumnAlreadyExists,
     ColumnInUse,
+    IcebergDefaultsNotSupported,
     InvalidColumnName,
     InvalidOption,
     ItemCommentRefused,
@@ -24,25 +25,29 @@ from widen.errors import (
     PartitionColumnDropRefused,
     TypeChangeRefused,
 )
+from widen.iceberg.column_defaults import parse_default
+from widen.iceberg.metadata_files import ROW_IDS
 from widen.iceberg.properties import SOURCES, doc_with_source, encode_sources
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, Field, MapType, StructType, is_atomic
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.column_metadata import TEXT_LIMIT
+from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
 from widen.schema.alter import apply_operation
 from widen.schema.checks import ensure_field_addable, ensure_sources
 from widen.schema.operations import (
     AddColumn,
     AfterField,
     DropColumn,
+    DropDefault,
     DropNotNull,
     FieldPosition,
     MoveColumn,
     Operation,
     RenameColumn,
     SetComment,
+    SetDefault,
     SetSources,
     StructEnd,
     WidenType,
@@ -55,8 +60,10 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.name_mapping import MappedField, NameMapping
     from pyiceberg.table.update.schema import UpdateSchema
+    from pyiceberg.types import IcebergType, NestedField
 
 ice_mapping = import_lazily("pyiceberg.table.name_mapping")
+ice_update = import_lazily("pyiceberg.table.update.schema")
 table_update = import_lazily("pyiceberg.table.update")
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -71,11 +78,13 @@ class ColumnState:
         schema: The columns, with their field ids.
         partition_ids: The ids of the columns that the partitions are made of.
         other_ids: What else needs a column, by its id: the sort order, or the rows' identity.
+        format_version: The format version of the table.
     """
 
     schema: StructType
     partition_ids: frozenset[int]
     other_ids: Mapping[int, str]
+    format_version: int
 
 
 def to_column_state(metadata: TableMetadata, schema: StructType) -> ColumnState:
@@ -84,7 +93,7 @@ def to_column_state(metadata: TableMetadata, schema: StructType) -> ColumnState:
     sorted_by = {field.source_id: "the table is sorted by it" for order in orders for field in order.fields}
     identity = dict.fromkeys(metadata.schema().identifier_field_ids, "it identifies the rows of the table")
     used = frozenset(field.source_id for field in metadata.spec().fields if str(field.transform) != "void")
-    return ColumnState(schema, used, {**sorted_by, **identity})
+    return ColumnState(schema, used, {**sorted_by, **identity}, metadata.format_version)
 
 
 def change_columns(transaction: Transaction, state: ColumnState, operations: Iterable[Operation]) -> StructType:
@@ -109,7 +118,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
                 if make is None:
                     raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
                 spelled.apply(schema, operation)
-                make(update, ColumnState(schema, state.partition_ids, state.other_ids), operation)
+                make(update, replace(state, schema=schema), operation)
                 schema = apply_operation(schema, operation)
     if mapping is not None:
         _keep_names(transaction, mapping)
@@ -150,8 +159,8 @@ def _merge_names(before: Sequence[MappedField], after: Sequence[MappedField]) ->
 
 
 _POSSIBLE = (
-    "Iceberg tables can add, widen, rename, move, comment and drop columns, allow null in them, and fill them from "
-    "other fields."
+    "Iceberg tables can add, widen, rename, move, comment and drop columns, allow null in them, give them defaults, "
+    "and fill them from other fields."
 )
 
 
@@ -180,13 +189,55 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
         raise ItemRenameRefused(column=format_path(path), verb="added")
     _ensure_outside_keys(state.schema, path)
     _ensure_free(parent, path)
-    ensure_field_addable(operation.parent, field)
+    data_type, default = from_model_type(field.type, path), None
+    if DEFAULT in field.metadata:
+        default = _read_default(state, path, field.metadata[DEFAULT], data_type)
+    # With a value for old rows, the column may also forbid null.
+    is_required = default is not None and not field.nullable
+    plain = field.without_metadata(DEFAULT)
+    ensure_field_addable(operation.parent, replace(plain, nullable=True) if is_required else plain)
     for at, item in fields(StructType((field,))):
         if TEXT_LIMIT in item.metadata:
             expected = "Iceberg has strings without a limit only."
             raise InvalidOption(option=format_path(at), value=item.metadata[TEXT_LIMIT], expected=expected)
-    update.add_column(path, from_model_type(field.type, path), doc=field.metadata.get(COMMENT))
+    update.add_column(path, data_type, doc=field.metadata.get(COMMENT))
+    if default is not None:
+        # PyIceberg would keep days and microseconds, which differ from the dates and times that it reads again.
+        added = update._adds[ice_update.TABLE_ROOT_ID]
+        values = {"initial_default": default, "write_default": default, "required": is_required}
+        added[-1] = added[-1].model_copy(update=values)
     _place(update, parent, path, operation.place)
+
+
+def _read_default(state: ColumnState, path: Path, text: str, data_type: IcebergType) -> Any:
+    """Return the value of a default, which only columns of a table of format version 3 have.
+
+    Raises:
+        ItemRenameRefused: it is a field of a struct.
+        IcebergDefaultsNotSupported: the table has an older format version.
+        IcebergDefaultRefused: it is not a literal of the type.
+    """
+    if len(path) > 1:
+        raise ItemRenameRefused(column=format_path(path), verb="given a default")
+    if state.format_version < ROW_IDS:
+        raise IcebergDefaultsNotSupported(column=format_path(path), version=state.format_version)
+    return parse_default(text, data_type, path)
+
+
+def _set_default(update: UpdateSchema, state: ColumnState, operation: SetDefault) -> None:
+    known = update._schema.find_field(".".join(operation.path))
+    default = _read_default(state, operation.path, operation.expression, known.field_type)
+    _replace_default(update, known, default)
+
+
+def _drop_default(update: UpdateSchema, state: ColumnState, operation: DropDefault) -> None:
+    _replace_default(update, update._schema.find_field(".".join(operation.path)), None)
+
+
+def _replace_default(update: UpdateSchema, known: NestedField, default: Any) -> None:
+    """Set the value of new rows. The value of old rows cannot change."""
+    changed = update._updates.get(known.field_id, known)
+    update._updates[known.field_id] = changed.model_copy(update={"write_default": default})
 
 
 def _ensure_free(parent: StructType, path: Path, field: Field | None = None) -> None:
@@ -334,5 +385,7 @@ _CHANGES: Mapping[type[Any], Callable[[UpdateSchema, ColumnState, Any], None]] =
     SetComment: _comment,
     DropNotNull: _allow_null,
     MoveColumn: _move,
+    SetDefault: _set_default,
+    DropDefault: _drop_default,
 }
 """For each kind of operation, its checks and the change of PyIceberg."""

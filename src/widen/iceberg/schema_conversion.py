@@ -15,6 +15,7 @@ from operator import eq
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import AmbiguousColumns, ColumnLeftOut, ColumnNotFound, UnsupportedColumnType
+from widen.iceberg.column_defaults import default_text
 from widen.iceberg.properties import ColumnSource
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, fold_path, format_path, resolve
 from widen.model.lazy_module import import_lazily
@@ -41,6 +42,7 @@ from widen.model.types import (
     name_keys,
 )
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
+from widen.protocol.column_metadata import DEFAULT
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_state import referenced_columns
 
@@ -268,6 +270,8 @@ def _to_field(
         metadata[FIXED_LENGTHS] = lengths
     if field.doc:
         metadata[COMMENT] = field.doc
+    if not parent and (default := default_text(field.field_type, field.write_default)) is not None:
+        metadata[DEFAULT] = default
     if source:
         metadata |= source.to_metadata(parent_source)
     return Field(field.name, data_type, nullable=not field.required, metadata=metadata)

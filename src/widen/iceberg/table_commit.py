@@ -29,6 +29,7 @@ from widen.errors import (
 from widen.errors.tables import add_note, first_line
 from widen.iceberg.catalog import TableName, has_no_token, translate_catalog_errors, with_renewal
 from widen.iceberg.column_changes import change_columns, to_column_state
+from widen.iceberg.column_defaults import ensure_write_defaults
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.partitions import (
@@ -93,7 +94,9 @@ def ensure_table_writable(name: TableName, table: Table) -> None:
 
     Raises:
         UnsupportedFeatureForWrite: the table is partitioned or sorted by a transform that it does not know.
+        CorruptMetadata: the default of a column is not a value of its type.
     """
+    ensure_write_defaults(table.schema(), str(name))
     if unknown := unknown_transforms(table.metadata):
         features = f"partitioning or sorting by the transform {' or '.join(unknown)}"
         raise UnsupportedFeatureForWrite(verb="write to", location=str(name), features=features)

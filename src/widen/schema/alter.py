@@ -94,7 +94,7 @@ class ColumnChanges(TypedDict, total=False):
         nullable: Whether it is nullable. To make it NOT NULL, all rows are checked.
         first: Whether to move it to the beginning of its struct.
         after: The name of the column to move it after.
-        default: The default for rows written without a value, an SQL expression.
+        default: The default for rows written without a value, an SQL expression; of an Iceberg table a literal.
         source: The name of another field of records that fills the column, beside the one that does so already.
         drop_source: The name of a field that no longer fills it.
     """
@@ -118,10 +118,11 @@ class NewColumn(_TypeField, total=False):
     """A column to add.
 
     Args:
-        nullable: Whether it is nullable. A new column must be.
+        nullable: Whether it is nullable. A new column must be, unless it has a default.
         first: Whether to add it at the beginning of its struct instead of the end.
         after: The name of the column to add it after.
-        default: Not supported for a new column, since existing rows have null in it.
+        default: The value of existing and new rows, a literal in SQL. Only Iceberg tables of format version 3 can add
+            it: in others, existing rows have null in a new column.
     """
 
     comment: str

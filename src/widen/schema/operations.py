@@ -15,6 +15,7 @@ from widen.errors import AmbiguousReplacement, ColumnNotFound
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.schema_json import field_to_value, type_to_value
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, name_key, quote_name
+from widen.protocol.column_metadata import find_default
 
 # The position of a field in its struct: first, last, or after another field.
 #
@@ -101,7 +102,7 @@ class CreateTable(_JsonOperation):
 
 @dataclass(frozen=True, slots=True)
 class AddColumn(_JsonOperation):
-    """Add a field to a struct. It is null in rows written before.
+    """Add a field to a struct. It is null in rows written before, unless the format gives them its default.
 
     Args:
         parent: The path of the struct; empty for the table itself.
@@ -118,7 +119,9 @@ class AddColumn(_JsonOperation):
 
     def __str__(self) -> str:
         place = "" if self.place is StructEnd.LAST else f" {self.place}"
-        return f"add {format_path(self.path)} {self.field.type.sql}{place}"
+        default = find_default(self.field)
+        filled = "" if default is None else f" with the default {default}"
+        return f"add {format_path(self.path)} {self.field.type.sql}{filled}{place}"
 
 
 @dataclass(frozen=True, slots=True)

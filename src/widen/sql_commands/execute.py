@@ -591,12 +591,14 @@ def _values(items: Iterable[TokenReader]) -> list[tuple[int, str]]:
 
 
 def find_defaults(table: Table | IcebergTable) -> ColumnDefaults:
-    """Return the defaults of the columns of a table; tables that PyIceberg can write have no defaults."""
+    """Return the defaults of the columns of a table."""
     if isinstance(table, IcebergTable):
+        schema = table.columns
+    elif "allowColumnDefaults" in supported_features(table.protocol):
+        schema = table.snapshot.schema
+    else:
         return ColumnDefaults({})
-    if "allowColumnDefaults" not in supported_features(table.protocol):
-        return ColumnDefaults({})
-    defaults = {name_key(field.name): find_default(field) for field in table.snapshot.schema}
+    defaults = {name_key(field.name): find_default(field) for field in schema}
     return ColumnDefaults({name: text for name, text in defaults.items() if text is not None})
 
 

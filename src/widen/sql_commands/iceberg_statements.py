@@ -273,8 +273,12 @@ def _ensure_plain_columns(schema: Any) -> None:
     for field in schema:
         odd = next((key for key in field.metadata if key != COMMENT), None)
         if odd is not None:
-            what = "a default" if odd == DEFAULT else "generated values"
-            expected = f"Iceberg tables that PyIceberg writes have no column with {what}."
+            expected = "Iceberg tables have no column with generated values."
+            if odd == DEFAULT:
+                expected = (
+                    "Create the table with the property 'format-version' = '3' and without the default, then give it "
+                    "to the column: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT ..."
+                )
             raise InvalidOption(option="the column", value=field.name, expected=expected)
 
 
@@ -376,3 +380,7 @@ def _describe(table: IcebergTable, *, extended: bool) -> Iterator[tuple[str, str
         yield "Provider", "iceberg", ""
         listed = ",".join(f"{key}={value}" for key, value in sorted(table.properties.items()))
         yield "Table Properties", f"[{listed}]", ""
+        defaults = [field for field in table.columns if DEFAULT in field.metadata]
+        if defaults:
+            yield from (("", "", ""), ("# Column Default Values", "", ""))
+            yield from ((field.name, compact_sql(field.type, str), field.metadata[DEFAULT]) for field in defaults)

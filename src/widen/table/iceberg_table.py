@@ -543,6 +543,8 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
         nullable: bool | None = None,
         first: bool = False,
         after: str | None = None,
+        default: str | None = None,
+        drop_default: bool = False,
         source: str | None = None,
         drop_source: str | None = None,
     ) -> Self:
@@ -555,6 +557,9 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
             nullable: True allows null. Iceberg cannot forbid it later.
             first: Whether to move it to the first position in its struct.
             after: The name of the column to move it behind.
+            default: The default of new rows, a literal in SQL; the table must have format version 3. Old rows keep the
+                default that the column was added with.
+            drop_default: Whether new rows without a value for the column get null.
             source: The name of another field of records that fills the column, beside the one that does so already,
                 e.g. after the source has renamed the field.
             drop_source: The name of a field that no longer fills it.
@@ -569,10 +574,10 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
 
         Source: Iceberg's table specification, "Schema Evolution"
         """
-        given = {"type": type, "comment": comment, "nullable": nullable, "after": after}
+        given = {"type": type, "comment": comment, "nullable": nullable, "after": after, "default": default}
         given |= {"source": source, "drop_source": drop_source}
         given_changes = {key: value for key, value in given.items() if value is not None}
-        changes = ColumnChanges(**given_changes, first=first)  # type: ignore[typeddict-item]
+        changes = ColumnChanges(**given_changes, first=first, drop_default=drop_default)  # type: ignore[typeddict-item]
         return self.change_columns(alter.parse_column_changes(self.columns, {column: changes}))
 
     @property

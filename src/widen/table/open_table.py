@@ -257,7 +257,7 @@ class ColumnMethodsMixin(OpenTable):
 
     @check_arguments
     def add_columns(self, columns: ByPath[DataType | str | NewColumn]) -> Self:
-        """Add columns or nested fields in one commit, and return the table; existing rows have null in them.
+        """Add columns or nested fields in one commit, and return the table; existing rows have null or the default.
 
         Args:
             columns: The type of each by its path, or more settings, e.g. ``{"items.element.price": "decimal(10,2)",

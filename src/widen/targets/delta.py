@@ -296,12 +296,7 @@ class DeltaTarget(IngestTarget):
 
     def with_keys(self, rules: KeyRules | None) -> DeltaTarget:
         rules = match_recorded_keys(rules, self.key_rules, self.schema, in_any_case=self.policy.matches_any_case)
-        policy = policy_of_keys(self.policy, rules)
-        if rules is not None and rules.keeps_missing:
-            # A row keeps its values where a partial record has none, and only a new row takes defaults.
-            fixed = {path: replace(each, is_filled=False) for path, each in policy.fixed_columns.items()}
-            policy = replace(policy, fixed_columns=fixed)
-        return replace(self, keys=rules, policy=policy)
+        return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def interval_parameters(self, interval: TransactionId) -> Mapping[str, Any] | None:
         expected = (interval.app_id, str(interval.number))

@@ -58,8 +58,8 @@ from widen.evolution.policy import (
     with_time_fields,
 )
 from widen.files.data_reader import NotLocal
-from widen.files.iceberg_columns import IcebergFileScan
-from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
+from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
+from widen.frames.physical_layout import ICEBERG, default_values_of
 from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
@@ -111,6 +111,7 @@ from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType, quote_name
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
+from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
 from widen.report.reader_predictions import TraitChange
@@ -158,7 +159,7 @@ from widen.targets.table_format import (
     verify_quarantine,
     verify_rows,
 )
-from widen.verification.key_reader import build_keyed_reasons
+from widen.verification.key_reader import build_keyed_reasons, schema_of_records
 from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Verification
 
@@ -288,7 +289,7 @@ def _fixed_columns(schema: StructType, partition_fields: tuple[PartitionField, .
         if not column.nullable:
             partition = columns.get(path)
             reason = f"{partition.reason} and NOT NULL" if partition else "NOT NULL"
-            columns[path] = FixedColumn(path[-1], reason, is_required=True)
+            columns[path] = FixedColumn(path[-1], reason, is_required=True, is_filled=DEFAULT in column.metadata)
     return columns
 
 
@@ -432,6 +433,7 @@ class IcebergTarget(IngestTarget):
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
         schema = to_model(after.schema, names.read_sources(table.properties, self.location))
+        records = schema_of_records(schema, rules)
         store = self.place.store(table.location(), table.io)
         old = {} if self.table is None else self.table.properties
         find_list = DeletionListing.of_iceberg if rules.sequence_by else lambda *_: None
@@ -452,10 +454,9 @@ class IcebergTarget(IngestTarget):
 
         def files_at(snapshot: Snapshot) -> VersionFiles:
             source, scan = scan_of(snapshot)
-            gone, mapping = find_deleted(source, scan), table.metadata.name_mapping()
-            reader = partial(IcebergFileScan, table.io, mapping=mapping, deleted=gone)
+            gone = find_deleted(source, scan)
             adds = to_plain_adds(source, scan, schema)
-            return VersionFiles(adds, lambda columns: reader(schema=columns), lambda add: gone.get(add.path))
+            return VersionFiles(adds, lambda columns: file_scan(source, columns, gone), lambda add: gone.get(add.path))
 
         def prepare_here() -> LocalKeyedProof:
             assert after.snapshot is not None
@@ -466,7 +467,7 @@ class IcebergTarget(IngestTarget):
         before = self.snapshot
         assert after.snapshot is not None
         if is_local(spark):
-            here = prove_here(spark, prepare_here, lambda: batch.source_digests(schema, self.policy), share)
+            here = prove_here(spark, prepare_here, lambda: batch.source_digests(records, self.policy), share)
             if here is not None:
                 return with_quarantine(here)
         proof = KeyedProof(
@@ -478,7 +479,7 @@ class IcebergTarget(IngestTarget):
             *lists,
             cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
         )
-        return with_quarantine(proof.verify(batch.source_digests(schema, self.policy), share))
+        return with_quarantine(proof.verify(batch.source_digests(records, self.policy), share))
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
@@ -556,7 +557,10 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         properties = {**metadata.properties, **hidden}
         in_tasks, order = self._writes_in_tasks, transaction.sort_keys
         partition_by = transaction.partition_fields
-        return IcebergWriter(store, self.schema, partition_by, properties, sort_by=order, in_tasks=in_tasks)
+        keys = self.target.keys
+        fills = keys is None or not keys.keeps_missing
+        writer = IcebergWriter(store, self.schema, partition_by, properties, sort_by=order, in_tasks=in_tasks)
+        return replace(writer, fills_defaults=fills)
 
     @property
     def _writes_in_tasks(self) -> bool:
@@ -690,7 +694,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         deleted = lists.read(spark) if rules.sequence_by else None
         if rules.is_strict and rules.sequence_by:
             ensure_no_equal_sequences(rows, old, deleted, rules)
-        with decide_changes(rows, old, deleted, rules, schema) as change:
+        defaults = default_values_of(schema, ICEBERG) if rules.keeps_missing else {}
+        with decide_changes(rows, old, deleted, rules, schema, defaults) as change:
             ensure_same_count(change.records, writer.count_rows(_files(result)))
             merged = result
             if change.rows is not None:

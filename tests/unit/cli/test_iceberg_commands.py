@@ -133,13 +133,30 @@ def test_diff(table: Table, catalog: str) -> None:
         (("contract", "ns.orders", "--version", "1"), "does not have the snapshot 1"),
         (("show", "ns.missing"), "There is no Iceberg table ns.missing"),
         (("show", "orders"), "Must be a namespace and a name, e.g. shop.orders"),
-        (("alter", "ns.orders", "id", "--default", "1"), "--default does not apply to Iceberg tables"),
+        (
+            ("alter", "ns.orders", "id", "--default", "1"),
+            "Column id cannot have a default: the table has format version",
+        ),
     ],
 )
 def test_what_does_not_work_is_told(catalog: str, words: tuple[str, ...], message: str) -> None:
     done = run(*words, "--catalog", catalog)
     assert done.exit_code == 1
     assert message in " ".join(done.stderr.split())
+
+
+def test_defaults_are_added_changed_and_dropped(catalog: str) -> None:
+    words = ("alter", "ns.orders", "many", "--catalog", catalog)
+    assert run("properties", "ns.orders", "--set", "format-version=3", "--catalog", catalog).exit_code == 0
+    new = ("--add", "--type", "int", "--default", "7")
+    assert "would add many int with the default 7" in run(*words, *new, "--dry-run").stdout
+    assert run(*words, *new).exit_code == 0
+    rows = [json.loads(line) for line in run("read", "ns.orders", "--catalog", catalog, "--json").stdout.splitlines()]
+    assert rows
+    assert {row["many"] for row in rows} == {7}
+    assert "set the default of many to 8" in run(*words, "--default", "8").stdout
+    assert "drop the default of many" in run(*words, "--drop-default").stdout
+    assert "Give only one of them" in " ".join(run(*words, "--default", "1", "--drop-default").stderr.split())
 
 
 def test_what_only_iceberg_tables_have_needs_a_catalog(tmp_path: Path) -> None:

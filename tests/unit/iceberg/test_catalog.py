@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -217,9 +218,13 @@ def test_a_type_that_pyiceberg_lacks_is_named_with_its_column(
 
 @pytest.mark.parametrize(
     ("kind", "default"),
-    [("timestamp_ns", "1969-12-31T23:59:59.999999999"), ("timestamptz_ns", "2024-01-01T23:59:59.999999999+00:00")],
+    [
+        ("timestamp_ns", "1969-12-31T23:59:59.999999999"),
+        ("timestamptz_ns", "2024-01-01T23:59:59.999999999+00:00"),
+        ({"type": "struct", "fields": [{"id": 9, "name": "y", "type": "int", "required": False}]}, {}),
+    ],
 )
-def test_a_default_that_pyiceberg_cannot_read_is_named_with_its_column(tmp_path: Path, kind: str, default: str) -> None:
+def test_a_default_that_pyiceberg_cannot_read_is_named_with_its_column(tmp_path: Path, kind: Any, default: Any) -> None:
     from widen.errors import UnsupportedColumnType
     from widen.iceberg.catalog import to_table_name
     from widen.iceberg.table_commit import NewTable, create_iceberg_table
@@ -232,7 +237,8 @@ def test_a_default_that_pyiceberg_cannot_read_is_named_with_its_column(tmp_path:
     field = metadata["schemas"][0]["fields"][0]["type"]["fields"][0]
     field |= {"type": kind, "initial-default": default, "write-default": default}
     path.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}))
-    with pytest.raises(UnsupportedColumnType, match=rf"s\.x cannot have the type {kind}: .* shop\.orders, .* default"):
+    shown = kind if isinstance(kind, str) else "struct<9: y: optional int>"
+    with pytest.raises(UnsupportedColumnType, match=rf"s\.x cannot have the type {shown}: .* shop\.orders, .* default"):
         name.load()
 
 

@@ -31,6 +31,7 @@ from widen.errors import (
     ColumnAlreadyExists,
     ColumnInUse,
     ColumnNotFound,
+    IcebergDefaultsNotSupported,
     InvalidColumnName,
     InvalidOption,
     ItemCommentRefused,
@@ -195,7 +196,7 @@ def test_a_column_that_is_to_follow_itself_stays(name: TableName) -> None:
             ColumnInUse,
             "identifies the rows",
         ),
-        (lambda s: parse_column_changes(s, {"day": {"default": "1"}}), InvalidOption, "default"),
+        (lambda s: parse_column_changes(s, {"day": {"default": "1"}}), IcebergDefaultsNotSupported, "format version 2"),
         (
             lambda s: parse_column_changes(s, {"by.value": {"comment": "c"}}),
             ItemCommentRefused,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from widen.files.predicates import read_literal
+from widen.schema.literals import read_literal
 from widen.schema.table_state import parse_expression
 
 LITERALS: dict[str, tuple[Any, str]] = {

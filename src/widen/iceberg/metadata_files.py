@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ice_codecs = import_lazily("pyiceberg.avro.codecs")
 ice_avro = import_lazily("pyiceberg.avro.file")
 ice_manifest = import_lazily("pyiceberg.manifest")
+ice_types = import_lazily("pyiceberg.types")
 
 _RESTORE = "Restore the file from a backup, or roll the table back to a snapshot whose files can be read."
 _REACH = "Check the address and the state of the store, and repeat the call."
@@ -111,7 +112,25 @@ def read_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | Non
     with translate_file_errors(path):
         manifests: list[ManifestFile] = snapshot.manifests(_CompleteFiles(io))  # type: ignore[arg-type]
         _ensure_specs(metadata, manifests, path)
-        return [Manifest(each, io, len(specs[each.partition_spec_id].fields)) for each in manifests]
+        dates = promoted_dates(metadata)
+        return [Manifest(each, io, len(specs[each.partition_spec_id].fields), dates) for each in manifests]
+
+
+def promoted_dates(metadata: TableMetadata) -> frozenset[int]:
+    """Return the columns without a time zone that were dates in an older schema.
+
+    Source: Iceberg's table specification, "Schema Evolution"
+    """
+    if metadata.format_version < ROW_IDS or len(metadata.schemas) == 1:
+        return frozenset()
+    schema = metadata.schema()
+    times = {number for number in schema.field_ids if isinstance(schema.find_type(number), ice_types.TimestampType)}
+    return frozenset(
+        number
+        for old in metadata.schemas
+        for number in times.intersection(old.field_ids)
+        if isinstance(old.find_type(number), ice_types.DateType)
+    )
 
 
 def live_entries(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
@@ -223,11 +242,13 @@ class Manifest:
 
     Args:
         fields: The number of its partition fields.
+        dates: The columns whose bounds may be those of dates; see `promoted_dates`.
     """
 
     manifest: ManifestFile
     io: FileIO
     fields: int
+    dates: frozenset[int] = frozenset()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.manifest, name)
@@ -255,7 +276,29 @@ class Manifest:
             if live < listed:
                 reason = f"it has {live} files, and the manifest list says {listed}"
                 raise CorruptFile(path=path, reason=reason, fix=_RESTORE)
+            for file in (entry.data_file for entry in entries) if self.dates else ():
+                for bounds in (file.lower_bounds, file.upper_bounds):
+                    _bounds_as_times(bounds or {}, self.dates)
             return entries
+
+
+def _bounds_as_times(bounds: dict[int, bytes], columns: Iterable[int]) -> None:
+    """Replace bounds of dates, which have 4 bytes, with those of the times that the dates have become.
+
+    Source: Iceberg's table specification, "Schema Evolution"
+    """
+    for number in columns:
+        bound = bounds.get(number)
+        if bound is None or len(bound) != _DAY_BYTES:
+            continue
+        micros = int.from_bytes(bound, "little", signed=True) * _DAY_MICROS
+        if -_LONG <= micros < _LONG:
+            bounds[number] = micros.to_bytes(8, "little", signed=True)
+        else:  # its rows cannot be read
+            del bounds[number]
+
+
+_DAY_BYTES, _DAY_MICROS = 4, 86_400_000_000
 
 
 def _ensure_in_range(entries: Iterable[ManifestEntry], path: str, fields: int) -> None:

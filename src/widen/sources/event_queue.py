@@ -8,6 +8,7 @@ Source: docs/guide/files.md#queue
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -204,7 +205,9 @@ class SqsQueue:
         if find_spec("boto3") is None:
             raise PackageMissing(package=SQS_EXTRA)
         self.name = name
-        given = {key.upper().removeprefix("AWS_"): value for key, value in options.items()}
+        # The client does not look at AWS_REGION, which the store takes.
+        region = {"REGION": os.environ["AWS_REGION"]} if "AWS_REGION" in os.environ else {}
+        given = region | {key.upper().removeprefix("AWS_"): value for key, value in options.items()}
         words = {argument: given[key] for key, argument in _SETTINGS.items() if key in given}
         named = _NAME.fullmatch(name)
         if named is None:

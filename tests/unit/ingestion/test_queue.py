@@ -18,6 +18,7 @@ import obstore
 import pytest
 
 import widen
+from support.command_line import run
 from support.fault import FULL
 from support.log_server import BUCKET, s3_server
 from widen.errors import InvalidOption, OptionConflict, OptionMissing, PostCommitFailed, SourceError
@@ -125,6 +126,21 @@ def test_the_objects_that_messages_name_are_loaded_and_acknowledged(landing: Lan
     assert (done.records, done.compared.changed.count) == (1, 1)
     assert landing.load().is_unchanged
     assert (landing.messages(), listings) == ((0, 0), [])
+
+
+def test_a_command_takes_region_and_credentials_from_the_environment(
+    landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in landing.options.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    landing.put("a.json")
+    landing.send("hello")
+    words = ("--new", "--queue", f"sqs://{landing.name}", "--engine", "local")
+    done = run("ingest", f"{URL}/{landing.name}", "--into", str(landing.place / "t"), *words)
+    assert done.exit_code == 0, done.output
+    assert "wrote 1 record" in done.output
+    assert "left in the queue, because no object of the source is named: 1 message: " in done.output
 
 
 def test_doubled_messages_load_once_and_others_stay_and_are_named(landing: Landing) -> None:

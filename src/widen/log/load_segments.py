@@ -408,15 +408,30 @@ class LoadedFiles:
         return [counts[file] for file in files]
 
     def find_last(self, folder: str) -> str | None:
-        """Return the greatest `path_key` below a folder of a file that was loaded; None without one."""
+        """Return the greatest `path_key` below a folder of a file that was loaded; None without one.
+
+        Of each segment, row groups are read from the last one on, until one has such a file.
+        """
         prefix = folder_key(folder)
-        last: bytes | None = None
-        for rows in self._groups_between(prefix, prefix + _ANY_KEY):
-            is_below = pc.and_not(pc.starts_with(rows["key"], prefix), rows["is_bad"])
-            keys = self._counted(rows.filter(is_below))["key"]
-            found = pc.max(keys).as_py() if len(keys) else None
-            last = found if last is None or (found is not None and found > last) else last
-        return None if last is None else last.decode(errors="surrogateescape")
+        last = self._find_last_key(self.held.select(_ANSWERS), prefix)
+        for segment in self.segments:
+            if segment.last >= max(prefix, last) and segment.first <= prefix + _ANY_KEY:
+                last = max(last, self._find_last_in(segment, prefix))
+        return last.decode(errors="surrogateescape") or None
+
+    def _find_last_in(self, segment: Segment, prefix: bytes) -> bytes:
+        bounds = self._open(segment).bounds
+        for group in reversed(range(len(bounds))):
+            ends = bounds[group]
+            if ends is not None and ends[0] <= prefix + _ANY_KEY and ends[1] >= prefix:
+                found = self._find_last_key(self._read(segment, group), prefix)
+                if found:
+                    return found
+        return b""
+
+    def _find_last_key(self, rows: pa.Table, prefix: bytes) -> bytes:
+        is_below = pc.and_not(pc.starts_with(rows["key"], prefix), rows["is_bad"])
+        return pc.max(self._counted(rows.filter(is_below))["key"]).as_py() or b""
 
     def rows(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of all files, a row group at a time."""

@@ -13,7 +13,7 @@ from widen.errors import CorruptLog
 from widen.log import load_segments
 from widen.log import loads as record_loads
 from widen.log.commit_outcome import StagedFiles
-from widen.log.load_segments import Load, LoadedFile, LoadedFiles, to_path_keys, to_rows
+from widen.log.load_segments import Load, LoadedFile, LoadedFiles, folder_key, to_path_keys, to_rows
 from widen.log.loads import Record, RecordFolder, encode_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.sources.file_comparison import FileState, compare_batch
@@ -127,6 +127,29 @@ def test_a_file_is_written_again_a_few_times_only(folder: RecordFolder) -> None:
         write(folder, [Load(version=at, loaded_ms=at, files=(LoadedFile(f"/in/{at}", 1, 1),)) for at in range(640)])
     # A file and its load take two rows; a segment of 6 files becomes one of 12, 24, and 40 is the limit.
     assert written <= 640 * 2 * 4
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_last_file_of_a_folder_is_found_as_the_rule_says(folder: RecordFolder, seed: int) -> None:
+    chance = random.Random(seed)
+    loads = some_loads(chance)
+    loaded = folder.open_loads(write(folder, loads))
+    for place in ("file:/in", "/in/", "s3://b", "s3a://b/", "/in/x", "/other"):
+        prefix = folder_key(place).decode()
+        keys = [file.key for load in loads for file in load.files if file.key.startswith(prefix)]
+        assert loaded.find_last(place) == max(keys, key=lambda key: key.encode(), default=None)
+
+
+def test_the_last_file_of_a_folder_is_in_the_last_row_group(
+    folder: RecordFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = tuple(LoadedFile(f"file:/in/{at:03}", 1, 1) for at in range(30))
+    loaded = folder.open_loads(write(folder, [Load(version=0, loaded_ms=0, files=files)]))
+    read: list[int] = []
+    plain = load_segments.SegmentFile.read
+    monkeypatch.setattr(load_segments.SegmentFile, "read", lambda *each: read.append(each[1]) or plain(*each))
+    assert loaded.find_last("/in") == "/in/029"
+    assert read == [7]
 
 
 def test_a_question_reads_only_the_row_groups_that_can_answer(folder: RecordFolder) -> None:

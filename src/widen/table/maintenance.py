@@ -180,12 +180,10 @@ class MaintenanceMixin(PropertyChangesMixin):
                 raise OptionConflict(option="statistics", other_option="clear_history", expected=expected)
             return self._repair_statistics(spark)
         renewal = OldFileRewrite(self._store, session_to_rewrite(spark))
-        if clear_history:
-            self._after(partial(forget_type_changes, renewal, CLEARING))
-        else:
-            self._after(renewal.run)
         times = Int96Rewrite(self._store, session_to_rewrite(spark))
-        self._after(times.run)
+        with several_commits():
+            self._after(partial(forget_type_changes, renewal, CLEARING) if clear_history else renewal.run)
+            self._after(times.run)
         files, size_bytes = renewal.files + times.files, renewal.size_bytes + times.size_bytes
         metrics = {"numRemovedFiles": files, "numRemovedBytes": size_bytes} if files else {}
         return TableChange(self, CLEARING if clear_history else REWRITE, self.version, metrics)
@@ -194,7 +192,8 @@ class MaintenanceMixin(PropertyChangesMixin):
         from widen.files.statistics_repair import REPAIR, StatisticsRepair
 
         repair = StatisticsRepair(session_to_rewrite(spark))
-        self._after(lambda: add_files_again(self._store, REPAIR, repair.find))
+        with several_commits():
+            self._after(lambda: add_files_again(self._store, REPAIR, repair.find))
         metrics = {"numRepairedFiles": len(repair.repaired)} if repair.repaired else {}
         return TableChange(self, REPAIR, self.version, metrics)
 

@@ -350,9 +350,9 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
     """Return the form of a number or boolean, with a mark if columns hold something else for its plain spelling.
 
     Args:
-        form: The form without a mark.
+        form: The form without a mark; an array of texts has the spelling itself.
     """
-    if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, bool):
+    if len(columns) < 2 or not isinstance(value, (bool, NumberToken)) or isinstance(form, (bool, list)):
         return form
     number = bytes(form.data).decode() if isinstance(form, Ext) else encode_form(form).decode()
     plain = form if isinstance(form, str) else NumberToken(number)

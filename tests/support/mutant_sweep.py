@@ -45,7 +45,7 @@ MODULES = (
     *("batches.parquet_batch", "batches.field_columns", "batches.corrupt_texts", "batches.text_batch"),
     *("files.conversions", "files.row_rules", "files.data_writer", "files.iceberg_writer"),
     *("changes.keyed_load", "changes.key_columns", "changes.keyed_files", "changes.arrow_changes", "changes.history"),
-    "changes.tracked_fields",
+    *("changes.keyed_decision", "changes.keyed_buckets", "changes.partial_records", "changes.tracked_fields"),
     *("changes.deleted_keys", "changes.iceberg_copies", "changes.change_data_writer", "changes.iceberg_changes"),
     *("sources.csv_dialect", "sources.file_ranges"),
 )

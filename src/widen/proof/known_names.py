@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from widen.evolution.policy import Policy
+from widen.json.field_rules import VERSION_FIELDS
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType, name_key
-from widen.schema.source_metadata import role_of, source_keys
+from widen.schema.source_metadata import role_of, source_key, source_keys
 
 
 @dataclass(slots=True)
@@ -119,8 +120,9 @@ def find_source_names(known: KnownNames, source: StructType, path: Path = ()) ->
 def learn_names(schema: StructType, policy: Policy) -> KnownNames:
     """Return the names of the fields of a table, and of those that a policy names."""
     known = KnownNames(name_key if policy.matches_any_case else str)
+    own = VERSION_FIELDS if policy.history else ()  # records have these with the names of the columns
     for column in schema:
-        if role_of(column) is None:
+        if role_of(column) is None and source_key(column) not in own:
             known.learn(source_keys(column), column.type)
     for path in sorted(policy.named_fields):
         at = known

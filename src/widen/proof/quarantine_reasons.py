@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from widen.evolution.policy import FixedColumn, Policy
+from widen.json.field_rules import VERSION_FIELDS
 from widen.model.column_path import leaves
 from widen.model.types import StructType
 from widen.proof.canonical import Form
@@ -65,7 +66,8 @@ class QuarantineReasons:
         form, _ = self._expectation.expect(records[0])
         record, given = self._expectation.apply_rules(records[0]), self._expectation.rename(records[0])
         return (
-            any(given.get(key) is not None for key in self._computed)
+            (bool(self._policy.history) and not records[0].keys().isdisjoint(VERSION_FIELDS))
+            or any(given.get(key) is not None for key in self._computed)
             or any(self._is_long(record.get(key), length) for key, (_, length) in self._limits)
             or any(self._is_unfit(path[0], guard, record) for path, guard in self._fixed)
             or any(not _holds(condition, form) for condition in self._conditions or ())

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any
 from zlib import crc32
@@ -35,7 +35,6 @@ from widen.model.types import (
     StructType,
 )
 from widen.proof.canonical import (
-    NON_FINITE,
     Form,
     canonical_instant,
     canonical_number,
@@ -43,6 +42,7 @@ from widen.proof.canonical import (
     count_form,
     digest,
     encode_form,
+    to_decimal,
 )
 from widen.proof.conditions import Condition, Undecided, UnsupportedCondition, build_condition
 from widen.proof.deletion_lists import Deletion
@@ -101,9 +101,15 @@ def _has_key(
         reader.key(form) is not None
         and (has_order or not paths)
         and all(_is_held(each, values[path]) for path, each in columns.items())
+        and not any(_is_large(values[path]) for path in paths)
         # The text of a value of another kind has no place in the order of texts.
         and not any(_is_held([each for each in columns[path] if each.type != STRING], values[path]) for path in texts)
     )
+
+
+def _is_large(value: Json) -> bool:
+    number = to_decimal(value) if isinstance(value, NumberToken) else None
+    return number is not None and abs(number) >= _MAX_DOUBLE
 
 
 def _is_held(columns: Sequence[SourceColumn], value: Json) -> bool:
@@ -125,8 +131,11 @@ def schema_of_records(schema: StructType, rules: KeyRules) -> StructType:
     return without_defaults(schema) if rules.keeps_missing else schema
 
 
-_MAX_ORDER = 10**20
+_MAX_ORDER, _LAST_DIGIT, _DIGITS = 10**20, Decimal("1e-18"), Context(prec=60)
 """Sequences are compared as decimals of 38 digits, 18 of them after the point."""
+
+_MAX_DOUBLE = 10**19
+"""Larger doubles have no place in the order; decimals of this size have."""
 
 _LISTED_TEXT = re.compile("(?:[^\0]|\0\1)*")
 """A text in the list of deleted keys, up to its end, where a sequence has several fields."""
@@ -218,7 +227,8 @@ class KeyReader:
             return form, None, None
         start, until = (self._sequence_at(form, self.rules.times(name)) for name in (VALID_FROM, VALID_TO))
         is_open = form.get(VALID_TO) is None if self.parts else until is None
-        starts_itself = start == self.sequence(form) or (self.rules.is_tracking and start is not None)
+        is_own = self.order(start) == self.order(self.sequence(form))
+        starts_itself = is_own or (self.rules.is_tracking and start is not None)
         is_sound = form.get(IS_CURRENT) is is_open and is_open is (until is None) and starts_itself
         rest = {name: value for name, value in form.items() if name not in VERSION_FIELDS}
         return rest, (until or "") if is_sound else BROKEN, start
@@ -275,10 +285,7 @@ class KeyReader:
         if self.family == "time":
             micros = read_micros(value)
             return None if micros is None else str(micros)
-        text = bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else repr(value)
-        # NaN and an infinity say nothing about which record is newer, and longer numbers have no place in the order.
-        is_ordered = type(value) is int or (text not in NON_FINITE and abs(Decimal(text)) < _MAX_ORDER)
-        return text if is_ordered else None
+        return repr(value) if type(value) is int else _rounded_order(value)
 
     def _as_other_kind(self, value: Any) -> Any:
         """Return a number as the time that a column stores for it, or a time as the number; None without such a column.
@@ -309,6 +316,19 @@ class KeyReader:
             texts = msgspec.json.decode(sequence)
             return (1, *(part.order(text) for part, text in zip(self.parts, texts, strict=True)))
         return (1, sequence.encode() if self.family == "text" else Decimal(sequence))
+
+
+def _rounded_order(value: Any) -> str | None:
+    """Return a number as the order of sequences has it, with 18 digits after the point; None if it has no place there.
+
+    NaN and an infinity say nothing about which record is newer, and the order has no longer numbers.
+    """
+    text = bytes(value.data).decode() if isinstance(value, msgspec.msgpack.Ext) else repr(value)
+    number = Decimal(text)
+    if not number.is_finite() or abs(number) >= _MAX_ORDER:
+        return None
+    rounded = number.quantize(_LAST_DIGIT, ROUND_HALF_UP, _DIGITS)
+    return text if rounded == number else str(rounded)
 
 
 def _has_marks(fields: ColumnsByKey) -> bool:
@@ -385,7 +405,7 @@ def _value_at(form: Form, path: Path) -> Any:
         if not isinstance(form, dict):
             return None
         value = form.get(name)
-        if value is None:
+        if value is None and name not in VERSION_FIELDS:
             wanted = fold_path((name,))
             value = next((each for key, each in form.items() if fold_path((key,)) == wanted), None)
         form = value

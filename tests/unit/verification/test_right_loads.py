@@ -57,6 +57,20 @@ def test_a_key_or_a_sequence_without_a_place_is_a_reason(tmp_path: Path, record:
     assert load(tmp_path, [record], **KEYED, max_columns=3).quarantined == 1
 
 
+@pytest.mark.parametrize("words", [{}, {"history": True}])
+def test_sequences_are_compared_with_18_digits_after_the_point(tmp_path: Path, words: dict[str, Any]) -> None:
+    load(tmp_path, ['{"id":1,"s":1.5}', '{"id":2,"s":99999999999999999999}'], **KEYED, **words)
+    numbers = ["1e-30", "-1e-30", "0.1234567890123456789012345", "5e19", "-1e20", "1e300"]
+    texts = [f'{{"id":{at},"s":{number}}}' for at, number in enumerate(numbers, 10)]
+    assert load(tmp_path, texts, **KEYED, **words).quarantined == 3
+
+
+def test_a_record_with_a_field_of_versions_is_in_the_quarantine(tmp_path: Path) -> None:
+    load(tmp_path, ['{"id":1,"s":1}'], **KEYED, history=True)
+    texts = ['{"id":1,"s":2,"_valid_from":4}', '{"id":2,"s":2,"_is_current":null}', '{"id":1,"s":3,"_VALID_TO":5}']
+    assert load(tmp_path, texts, **KEYED, history=True).quarantined == 2
+
+
 def test_a_time_beside_texts_has_no_place_in_their_order(tmp_path: Path) -> None:
     values = ["a", "b", True, 123456789012345678901, "2026-01-02", "2026-01-02T03:04:05Z", "2026-01-02T03:04:05+00:00"]
     texts = [json.dumps({"id": at, "s": value}) for at, value in enumerate(values)]

@@ -210,9 +210,8 @@ def _has_versions(
             continue
         if rows[version[DIGEST]][KIND] == RECORD:
             _count_kept(totals, rows[version[DIGEST]])
-        since, until = (
-            None if text in (None, "", BROKEN) else reader.order(text) for text in (version[SINCE], version[UNTIL])
-        )
+        since = None if version[SINCE] is None else reader.order(version[SINCE])  # which may be an empty text
+        until = None if version[UNTIL] in (None, "", BROKEN) else reader.order(version[UNTIL])
         is_right &= version[UNTIL] != BROKEN and (since, until) == validity[time]
     totals["extra"] += len(after) - len(found) + len(found.keys() - expected.keys())
     return is_right

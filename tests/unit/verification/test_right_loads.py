@@ -65,6 +65,11 @@ def test_sequences_are_compared_with_18_digits_after_the_point(tmp_path: Path, w
     assert load(tmp_path, texts, **KEYED, **words).quarantined == 3
 
 
+def test_an_empty_text_is_the_oldest_sequence(tmp_path: Path) -> None:
+    load(tmp_path, ['{"id":1,"s":"b"}', '{"id":1,"s":""}'], **KEYED, history=True)
+    load(tmp_path, ['{"id":1,"s":"","v":1}', '{"id":1,"s":"","v":2}', '{"id":2,"s":""}'], **KEYED, history=True)
+
+
 def test_a_record_with_a_field_of_versions_is_in_the_quarantine(tmp_path: Path) -> None:
     load(tmp_path, ['{"id":1,"s":1}'], **KEYED, history=True)
     texts = ['{"id":1,"s":2,"_valid_from":4}', '{"id":2,"s":2,"_is_current":null}', '{"id":1,"s":3,"_VALID_TO":5}']

@@ -381,6 +381,36 @@ def test_iceberg_for_spark_reads_and_uses_the_defaults_that_we_set(
     assert len(agree(spark, iceberg, table.refresh(), filters)) == 8
 
 
+def test_columns_of_no_type_get_that_of_their_first_value(
+    spark: SparkSession, iceberg: IcebergSpark, folder: Path
+) -> None:
+    """Iceberg for Spark makes a column of the type unknown for Spark's void, and reads it with any later type."""
+    name = "default.ns.typeless"
+    iceberg.sql(
+        f"CREATE TABLE {name} (id int, u void, w void) USING iceberg TBLPROPERTIES ('format-version'='3')",
+        f"INSERT INTO {name} VALUES (1, NULL, NULL), (2, NULL, NULL)",
+    )
+    table = opened(folder, "ns.typeless")
+
+    def load(text: str) -> None:
+        source = folder / f"{len(list(folder.glob('*.jsonl')))}.jsonl"
+        source.write_text(text)
+        done = widen.ingest(
+            source, "ns.typeless", catalog=folder / "catalog.db", to="iceberg", verify=True, spark=spark
+        )
+        assert done.verification is not None
+        assert done.verification.is_clean
+
+    load('{"id": 3, "u": null}\n{"id": 4}\n')
+    table.refresh().update({"id": "id + 10"}, "id = 2")
+    table.refresh().delete("id = 3")
+    assert len(agree(spark, iceberg, table.refresh(), ("u IS NULL", "id > 2"))) == 3
+    load('{"id": 5, "u": 7}\n{"id": 6, "w": {"x": 1}}\n')
+    assert len(agree(spark, iceberg, table.refresh(), ("u = 7", "u IS NULL", "w.x = 1"))) == 5
+    iceberg.sql(f"INSERT INTO {name} VALUES (8, 9, named_struct('x', 2))", f"DELETE FROM {name} WHERE u = 7")
+    assert len(agree(spark, iceberg, table.refresh(), ("u > 7", "w IS NULL"))) == 5
+
+
 def test_others_read_the_columns_that_we_changed(
     spark: SparkSession, iceberg: IcebergSpark, catalog: SqlCatalog, folder: Path
 ) -> None:

@@ -66,6 +66,7 @@ from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
 from widen.spark.engine import LocalFrame, Session, start_tasks
@@ -123,12 +124,12 @@ def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> 
     """Return what writes files for a transaction.
 
     Args:
-        schema: The columns of the files, with field ids.
+        schema: The columns of the table, with field ids. Files do not have those of the type unknown.
     """
     metadata = transaction.metadata
     store = open_store(data_location(metadata), transaction.table.io)
     return IcebergWriter(
-        store, schema, transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
+        store, without_void(schema), transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
     )
 
 

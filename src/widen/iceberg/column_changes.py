@@ -31,7 +31,7 @@ from widen.iceberg.properties import SOURCES, doc_with_source, encode_sources
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
-from widen.model.types import DataType, Field, MapType, StructType, is_atomic
+from widen.model.types import VOID, DataType, Field, MapType, StructType, is_atomic
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
 from widen.schema.alter import apply_operation
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
 
 ice_mapping = import_lazily("pyiceberg.table.name_mapping")
+ice_schema = import_lazily("pyiceberg.schema")
 ice_update = import_lazily("pyiceberg.table.update.schema")
 table_update = import_lazily("pyiceberg.table.update")
 
@@ -119,7 +120,7 @@ def change_columns(transaction: Transaction, state: ColumnState, operations: Ite
                     raise InvalidOption(option="the change", value=str(operation), expected=_POSSIBLE)
                 spelled.apply(schema, operation)
                 make(update, replace(state, schema=schema), operation)
-                schema = apply_operation(schema, operation)
+                schema = apply_operation(schema, _in_place(schema, operation))
     if mapping is not None:
         _keep_names(transaction, mapping)
     if sets_sources:
@@ -158,6 +159,21 @@ def _merge_names(before: Sequence[MappedField], after: Sequence[MappedField]) ->
     return [*merged, *earlier.values()]
 
 
+def _in_place(schema: StructType, operation: Operation) -> Operation:
+    """Return an operation; for a new column that exists with the type unknown, the change of its type."""
+    if isinstance(operation, AddColumn) and _has_no_type(schema, operation):
+        return WidenType(operation.path, VOID, operation.field.type)
+    return operation
+
+
+def _has_no_type(schema: StructType, operation: AddColumn) -> bool:
+    """Return whether a new column is one that has the type unknown until its first value comes."""
+    _, parent = resolve(schema, operation.parent)
+    known = parent.find(operation.field.name) if isinstance(parent, StructType) else None
+    is_same = known is not None and known.name == operation.field.name and known.type == VOID
+    return is_same and DEFAULT not in operation.field.metadata
+
+
 _POSSIBLE = (
     "Iceberg tables can add, widen, rename, move, comment and drop columns, allow null in them, give them defaults, "
     "and fill them from other fields."
@@ -188,6 +204,9 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
     if not isinstance(parent, StructType):
         raise ItemRenameRefused(column=format_path(path), verb="added")
     _ensure_outside_keys(state.schema, path)
+    if _has_no_type(state.schema, operation):
+        _give_type(update, path, field.type, field.metadata.get(COMMENT))
+        return
     _ensure_free(parent, path)
     data_type, default = from_model_type(field.type, path), None
     if DEFAULT in field.metadata:
@@ -222,6 +241,18 @@ def _read_default(state: ColumnState, path: Path, text: str, data_type: IcebergT
     if state.format_version < ROW_IDS:
         raise IcebergDefaultsNotSupported(column=format_path(path), version=state.format_version)
     return parse_default(text, data_type, path)
+
+
+def _give_type(update: UpdateSchema, path: Path, data_type: DataType, doc: str | None = None) -> None:
+    """Give a column of the type unknown, which no file has, a type. PyIceberg allows those without fields only.
+
+    Source: Iceberg's table specification, "Schema Evolution"
+    """
+    known = update._schema.find_field(".".join(path))
+    changed = update._updates.get(known.field_id, known)
+    given = ice_schema.assign_fresh_schema_ids(from_model_type(data_type, path), update.assign_new_column_id)
+    values = {"field_type": given, "doc": changed.doc if doc is None else doc}
+    update._updates[known.field_id] = changed.model_copy(update=values)
 
 
 def _set_default(update: UpdateSchema, state: ColumnState, operation: SetDefault) -> None:
@@ -305,6 +336,10 @@ def _ensure_outside_keys(schema: StructType, path: Path) -> None:
 
 def _widen(update: UpdateSchema, state: ColumnState, operation: WidenType) -> None:
     path, old, new = operation.path, operation.old, operation.new
+    if old == VOID:
+        _ensure_outside_keys(state.schema, path)
+        _give_type(update, path, new)
+        return
     column, before, after = format_path(path), old.sql.upper(), new.sql.upper()
     if not is_atomic(old) or not is_atomic(new):
         fix = "name the fields, the element, the key or the value in it."

@@ -43,6 +43,7 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
 from widen.protocol.column_metadata import DEFAULT
+from widen.protocol.parquet_files import without_void
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_state import referenced_columns
 
@@ -180,6 +181,11 @@ def to_readable(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSourc
         return to_model(schema, sources)
     except UnsupportedColumnType:
         return to_model(iceberg_schema.Schema(*_readable_fields(schema.fields, (), Unreadable())), sources)
+
+
+def to_stored(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
+    """Return the columns of `to_readable` that files may have: those of the type unknown have no value yet."""
+    return without_void(to_readable(schema, sources))
 
 
 def to_whole(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:

@@ -489,8 +489,12 @@ def _to_decimal_number(column: SourceColumn, token: str, number: Decimal) -> Any
 
 
 def _to_double(column: SourceColumn, token: str, number: Decimal) -> Any:
-    is_stored = exact_double(number) is not None or (column.rounds and number_kind_of(token, number) in column.rounds)
-    return canonical_double(float(number)) if is_stored else NOT_STORED
+    if exact_double(number) is None:
+        is_long = column.takes_integral and _is_integral(number, 63)
+        kind = "long" if is_long else number_kind_of(token, number) if column.rounds else ""
+        if kind not in column.rounds:
+            return NOT_STORED
+    return canonical_double(float(number))
 
 
 def _to_float(column: SourceColumn, token: str, number: Decimal) -> Any:

@@ -48,6 +48,11 @@ def test_a_fraction_is_rounded_to_an_integer(tmp_path: Path) -> None:
     assert {(row["n"], row["n_double"]) for row in rows(tmp_path)} == {(None, -77813031662214672.0), (9, 9.0)}
 
 
+def test_an_integral_double_is_not_rounded_beside_integers(tmp_path: Path) -> None:
+    words = {"numbers": "double", "evolve": "split", "integral_doubles": "convert", "pins": {"n": "bigint"}}
+    load(tmp_path, ['{"n":7}', '{"n":0.5}', '{"n":-45532928953368183.0}', '{"n":-45532928953368183.5}'], **words)
+
+
 @pytest.mark.parametrize(
     "record",
     ['{"id":"1","s":2,"v":1}', '{"id":2,"s":"x","v":1}', '{"id":2,"s":123456789012345678901,"v":1}', '{"id":[],"s":1}'],

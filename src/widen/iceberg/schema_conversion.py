@@ -183,7 +183,7 @@ def to_readable(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSourc
         return to_model(iceberg_schema.Schema(*_readable_fields(schema.fields, (), Unreadable())), sources)
 
 
-def to_stored(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
+def without_unknown(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
     """Return the columns of `to_readable` that files may have: those of the type unknown have no value yet."""
     return without_void(to_readable(schema, sources))
 

@@ -80,8 +80,8 @@ from widen.iceberg.schema_conversion import (
     from_model,
     to_model,
     to_readable,
-    to_stored,
     with_iceberg_ids,
+    without_unknown,
 )
 from widen.iceberg.snapshots import (
     ReadPoint,
@@ -237,7 +237,7 @@ class IcebergLocation(TableLocation):
         ensure_table_writable(self.name, table)
         find_read_point(table.metadata, SnapshotReference(branch=self.branch))
         sources, lost_sources = find_sources(table.metadata, table.io, self.location)
-        schema = to_stored(table.schema(), sources)
+        schema = without_unknown(table.schema(), sources)
         ensure_names_distinct(schema, self.location)
         partition_fields = read_partition_fields(table.metadata)
         ensure_can_be_null(table)
@@ -433,7 +433,7 @@ class IcebergTarget(IngestTarget):
         # A commit is made on the version that this target has read, or it is planned again.
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
-        schema = to_stored(after.schema, names.read_sources(table.properties, self.location))
+        schema = without_unknown(after.schema, names.read_sources(table.properties, self.location))
         records = schema_of_records(schema, rules)
         store = self.place.store(table.location(), table.io)
         old = {} if self.table is None else self.table.properties
@@ -488,7 +488,7 @@ def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
     table = place.name.load()
     # Files have the names of their own snapshot; others may have renamed or replaced a column since.
     point = find_read_point(table.metadata, SnapshotReference(version))
-    schema = to_stored(point.schema, names.read_sources(table.properties, place.location))
+    schema = without_unknown(point.schema, names.read_sources(table.properties, place.location))
     root = data_location(table.metadata)
     snapshot = point.snapshot
     files = added_by(table.metadata, table.io, snapshot) if snapshot else ()

@@ -105,13 +105,13 @@ def test_faults_in_second_columns_are_found(
     source = interval(spark, tmp_path, *selects, kind=kind)
     before, damaged = {*tmp_path.rglob("*.parquet")}, []
 
-    def verify_twice(*words: Any) -> Any:
-        verification = table_format.verify_rows(*words)
+    def verify_twice(*words: Any, **options: Any) -> Any:
+        verification = table_format.verify_rows(*words, **options)
         assert kind != "parquet" or is_local(session)
         [path] = {*tmp_path.rglob("*.parquet")} - before
         pq.write_table(with_faults(pq.read_table(path, partitioning=None)), path)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        damaged.append(table_format.verify_rows(*words))
+        damaged.append(table_format.verify_rows(*words, **options))
         return verification
 
     for target in (delta_target, iceberg_target):
@@ -132,14 +132,14 @@ def test_faults_in_the_rescue_column_are_found(
     widen.create_table(str(tmp_path / "t"), "n int, t int")
     damaged = []
 
-    def verify_twice(*words: Any) -> Any:
-        verification = table_format.verify_rows(*words)
+    def verify_twice(*words: Any, **options: Any) -> Any:
+        verification = table_format.verify_rows(*words, **options)
         [path] = tmp_path.rglob("*.parquet")
         table = pq.read_table(path, partitioning=None).sort_by("n")
         texts = pa.array([*RESCUED_FAULTS, *table["_rescued"].to_pylist()[len(RESCUED_FAULTS) :]])
         pq.write_table(table.set_column(table.column_names.index("_rescued"), "_rescued", texts), path)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        damaged.append(table_format.verify_rows(*words))
+        damaged.append(table_format.verify_rows(*words, **options))
         return verification
 
     monkeypatch.setattr(delta_target, "verify_rows", verify_twice)

@@ -161,13 +161,13 @@ def prove_twice(monkeypatch: pytest.MonkeyPatch, place: Path, damage: Callable[[
     """Let a load be proved a second time after its file was damaged, and return why the proof then needs Spark."""
     before, reasons = {*place.rglob("*.parquet")}, list[str]()
 
-    def verify_twice(*words: Any) -> Any:
-        verification = table_format.verify_rows(*words)
-        assert table_format.verify_rows(*words) == verification
+    def verify_twice(*words: Any, **options: Any) -> Any:
+        verification = table_format.verify_rows(*words, **options)
+        assert table_format.verify_rows(*words, **options) == verification
         [path] = {*place.rglob("*.parquet")} - before
         pq.write_table(damage(pq.read_table(path, partitioning=None)), path)
         with pytest.raises(EngineUnsuitable) as raised:
-            table_format.verify_rows(*words)
+            table_format.verify_rows(*words, **options)
         reasons.append(str(raised.value.fields["reason"]))
         return verification
 

@@ -1,4 +1,4 @@
-"""Keys and orders as columns of Arrow: the same texts and numbers as those of Spark, for every type and combination."""
+"""Keys and orders as columns of Arrow, for every type and combination; loads that lead to the same on each engine."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import random
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import date, datetime, timezone
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
+from functools import reduce
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -23,11 +25,9 @@ import widen
 from support.covering import TRIES_ALL
 from support.exact import bag
 from support.fault import FULL
-from widen.changes import keyed_load
+from widen.changes import arrow_changes, iceberg_keys, keyed_load, spark_changes
 from widen.changes.history import columns_of_order
 from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
-from widen.changes.key_expressions import broken_rule, key_text, sequence
-from widen.changes.keyed_frames import order_values
 from widen.evolution.key_rules import KeyRules
 from widen.files.arrow_types import one_array, to_arrow_schema
 from widen.files.data_reader import NotLocal
@@ -123,79 +123,61 @@ COMBINATIONS = [
 
 
 @pytest.mark.parametrize("types", COMBINATIONS, ids=lambda types: "+".join(each.sql for each in types)[:60])
+def test_a_key_has_one_text_in_each_column(types: Sequence[DataType]) -> None:
+    schema = build_schema(types)
+    rows = build_rows(types, schema)
+    columns = KeyColumns.of(schema, ("k",))
+    assert columns is not None
+    values = one_array(columns.read(rows))
+    texts = columns.texts(values).to_pylist()
+    # Two rows have equal values exactly if they have the same text.
+    codes = values.dictionary_encode().indices.to_pylist()
+    assert len({*zip(codes, texts, strict=True)}) == len({*codes}) == len({*texts})
+    for at, data_type in enumerate(types):  # the same text where the field has this column only
+        own = KeyColumns.of(build_schema([data_type]), ("k",))
+        assert own is not None
+        alone = pa.table({"row": rows["row"], "k": rows[schema.names[1 + at]]})
+        others = [name for name in schema.names[1:] if name != schema.names[1 + at]]
+        is_alone = reduce(pc.and_, (rows[name].is_null() for name in others), rows["row"].is_valid())
+        found = own.texts(one_array(own.read(alone.filter(is_alone)))).to_pylist()
+        assert found == pa.array(texts).filter(one_array(is_alone)).to_pylist()
+
+
+@pytest.mark.parametrize("types", COMBINATIONS, ids=lambda types: "+".join(each.sql for each in types)[:60])
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_keys_and_orders_are_those_of_spark(
+def test_spark_refuses_the_same_records(
     spark: SparkSession, request: pytest.FixtureRequest, types: Sequence[DataType], ansi: str
 ) -> None:
+    """Where Spark writes the rows, it says which have no key or no order."""
     require_spark(spark, "it is compared with it")
     before = spark.conf.get("spark.sql.ansi.enabled")
     request.addfinalizer(lambda: spark.conf.set("spark.sql.ansi.enabled", str(before)))
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     schema = build_schema(types)
     rows = build_rows(types, schema)
-    by_key, by_order = KeyRules((("k",),)), KeyRules((("row",),), (("k",),))
-    frame, text = on_spark(spark, rows, schema), key_text(schema, by_key)
-    assert text is not None
-    columns = KeyColumns.of(schema, ("k",))
-    assert columns is not None
-    found = dict(frame.select("row", text).collect())
-    values = one_array(columns.read(rows))
-    ours = dict(zip(rows["row"].to_pylist(), columns.texts(values).to_pylist(), strict=True))
-    assert ours == found
-    # Two rows have equal values exactly if Spark writes the same text.
-    codes = values.dictionary_encode().indices.to_pylist()
-    assert len({*zip(codes, ours.values(), strict=True)}) == len({*codes}) == len({*found.values()})
-    order = OrderColumns.of(schema, [("k",)])
-    if {*types} == {BOOLEAN}:
-        assert order is None
-        return
-    assert order is not None
-    number, words = sequence(schema, by_order.sequence_by)
-    again = order_values(schema, [("k",)], number, words)
-    columns_again = [column.cast("string").alias(f"again {name}") for name, column in again.items()]
-    broken = broken_rule(schema, by_order)
-    expected = [tuple(row) for row in frame.select(number, words, broken, *columns_again).collect()]
-    sequences = one_array(order.read(rows))
-    # The digits of larger doubles depend on the version of Java.
-    is_known = [not {FLOAT, DOUBLE} & {*types} or abs(row[0] or 0) <= 2**53 for row in expected]
-    written = columns_of_order(schema, [("k",)], order.comparable(sequences).filter(pa.array(is_known)))
-    assert written.keys() == again.keys()
-    some = StructType(tuple(field for field in schema if field.name in written))
-    ours_again = (
-        on_spark(spark, pa.table(written), some).select(*(F.col(name).cast("string") for name in again)).collect()
-    )
-    theirs = [row[3:] for row, known in zip(expected, is_known, strict=True) if known]
-    assert list(map(tuple, ours_again)) == theirs
-    assert order.numbers(sequences).to_pylist() == [row[0] for row in expected]
-    assert order.texts(sequences).to_pylist() == [row[1] for row in expected]
-    condition = key_condition(schema, by_order)
+    as_order = {*types} != {BOOLEAN}
+    condition = key_condition(schema, KeyRules((("row",),), (("k",),)) if as_order else KeyRules((("k",),)))
+    found = on_spark(spark, rows, schema).select(condition.to_rule()).collect()
     reasons = [
         condition.explain(row) if is_broken else None
         for row, is_broken in zip(rows.to_pylist(), condition.find_broken(rows).to_pylist(), strict=True)
     ]
-    assert reasons == [row[2] for row in expected]
+    assert reasons == [row[0] for row in found]
+    assert None in reasons
 
 
-def test_texts_of_several_fields_are_those_of_spark(spark: SparkSession) -> None:
-    require_spark(spark, "it is compared with it")
-    texts = [text for text in VALUES[STRING] if "\t" not in text] + ['a","s:b', "b", "a", ""]
+def test_texts_of_several_fields_are_json() -> None:
+    texts = [*VALUES[STRING], 'a","s:b', "b", "a", "", *map(chr, range(32)), "\x7f", "\\n"]
     pairs = [*itertools.product(texts, texts)]
     schema = StructType((Field("a", STRING), Field("b", STRING)))
     rows = pa.Table.from_pylist([{"a": a, "b": b} for a, b in pairs], schema=to_arrow_schema(schema))
-    rules = KeyRules((("a",), ("b",)))
-    text = key_text(schema, rules)
-    assert text is not None
-    keys = [KeyColumns.of(schema, path) for path in rules.key]
-    ours = join_texts([each.texts(one_array(each.read(rows))) for each in keys if each is not None])
-    assert ours.to_pylist() == [row[0] for row in spark.createDataFrame(rows).select(text).collect()]
-    assert len({*ours.to_pylist()}) == len({*pairs})
-    with pytest.raises(NotLocal, match="control characters"):
-        join_texts([pa.array(["s:\n"]), pa.array(["s:a"])])
+    keys = [KeyColumns.of(schema, path) for path in (("a",), ("b",))]
+    ours = join_texts([each.texts(one_array(each.read(rows))) for each in keys if each is not None]).to_pylist()
+    assert [json.loads(text) for text in ours] == [[f"s:{a}", f"s:{b}"] for a, b in pairs]
+    assert len({*ours}) == len({*pairs})
 
 
-def test_sequences_of_several_fields_are_those_of_spark(spark: SparkSession) -> None:
-    """They sort like their values, and lead back to them."""
-    require_spark(spark, "it is compared with it")
+def test_sequences_of_several_fields_sort_like_their_values_and_lead_back_to_them() -> None:
     types: Sequence[DataType] = (DecimalType(38, 10), STRING, DATE, STRING)
     texts = [*VALUES[STRING], "\0", "a\0", "a\1", "\0\0", "\0\1"]
     dice = random.Random(5)
@@ -209,13 +191,7 @@ def test_sequences_of_several_fields_are_those_of_spark(spark: SparkSession) -> 
     columns = OrderColumns.of(schema, paths)
     assert columns is not None
     found = one_array(columns.read(rows))
-    number, text = sequence(schema, paths)
-    frame = on_spark(spark, rows, order)
-    again = order_values(schema, inside, number, text)["until"].cast(type_to_spark(order))
-    expected = frame.select(text, again).collect()
-    assert found.to_pylist() == [row[0] for row in expected]
     written = columns_of_order(schema, inside, found)["until"].to_pylist()
-    assert written == [None if row[1] is None else row[1].asDict() for row in expected]
     is_whole = [None not in row for row in values]
     assert written == [
         dict(zip(names, row, strict=True)) if whole else None for row, whole in zip(values, is_whole, strict=True)
@@ -225,52 +201,45 @@ def test_sequences_of_several_fields_are_those_of_spark(spark: SparkSession) -> 
     assert [each[1] for each in by_value] == sorted(each[1] for each in whole)
 
 
-def test_many_generated_doubles_have_the_texts_of_spark(spark: SparkSession) -> None:
-    require_spark(spark, "it is compared with it")
+def test_many_generated_doubles_are_ordered_as_decimals() -> None:
     draw, schema = random.Random(7), build_schema((DOUBLE, STRING))
-    values = [draw.choice((1, -1)) * draw.random() * 10 ** draw.randrange(-18, 15) for _ in range(3_000)]
+    values = [draw.choice((1, -1)) * draw.random() * 10 ** draw.randrange(-30, 19) for _ in range(3_000)]
     values += [round(value, draw.randrange(20)) for value in values]
-    values = [value for value in values if not 0 < abs(value) < 1e-19]
     rows = pa.Table.from_pylist(
         [{"row": at, "k": value} for at, value in enumerate(values)], schema=to_arrow_schema(schema)
     )
-    text, columns = key_text(schema, KeyRules((("k",),))), KeyColumns.of(schema, ("k",))
-    assert text is not None
+    columns, order = KeyColumns.of(schema, ("k",)), OrderColumns.of(schema, [("k",)])
     assert columns is not None
-    found = dict(on_spark(spark, rows, schema).select("row", text).collect())
-    assert columns.read(rows).to_pylist() == [found[at] for at in range(len(values))]
-    order, rules = OrderColumns.of(schema, [("k",)]), KeyRules((("row",),), (("k",),))
     assert order is not None
-    numbers = dict(on_spark(spark, rows, schema).select("row", sequence(schema, rules.sequence_by)[0]).collect())
-    assert order.read(rows).to_pylist() == [numbers[at] for at in range(len(values))]
+    digits = Decimal(1).scaleb(-18)
+    with localcontext(Context(prec=60)):
+        exact = [Decimal(repr(value)).quantize(digits, ROUND_HALF_UP) for value in values]
+    assert order.read(rows).to_pylist() == exact
+    texts = columns.read(rows).to_pylist()
+    assert [float(text.removeprefix("n:")) for text in texts] == values
 
 
 @pytest.mark.parametrize(
-    ("data_type", "column", "reason"),
+    ("data_type", "column", "text"),
     [
-        (BINARY, pa.array([b"x"]), "keys of bytes"),
-        (DATE, pa.array([-800_000], pa.int32()).view(pa.date32()), "years 1 and 9999"),
-        (TIMESTAMP_NTZ, pa.array([2**62]).view(pa.timestamp("us")), "years 1 and 9999"),
-        (DOUBLE, pa.array([1e22]), "very large"),
-        (DOUBLE, pa.array([2.0**53 + 2]), "very large"),
-        (DOUBLE, pa.array([5e-324]), "very small"),
-        (FLOAT, pa.array([1e30], pa.float32()), "very large"),
+        (BINARY, pa.array([b"x\0\xff"]), "x:7800FF"),
+        (DATE, pa.array([-800_000], pa.int32()).view(pa.date32()), "d:day -800000"),
+        (TIMESTAMP_NTZ, pa.array([2**62]).view(pa.timestamp("us")), "d:us 4611686018427387904"),
+        (TIMESTAMP_NTZ, pa.array([-800_000 * 86_400_000_000]).view(pa.timestamp("us")), "d:day -800000"),
+        (DOUBLE, pa.array([1e22]), "n:1.0E22"),
+        (DOUBLE, pa.array([5e-324]), "n:5.0E-324"),
+        (FLOAT, pa.array([1e30], pa.float32()), "n:1.0000000150474662E30"),
     ],
 )
-def test_what_only_spark_writes_is_said(data_type: DataType, column: pa.Array, reason: str) -> None:
+def test_the_ends_of_types_have_texts(data_type: DataType, column: pa.Array, text: str) -> None:
     schema = build_schema((data_type, STRING))
     rows = pa.table({"row": [0], "k": column, "k_1": pa.array([None], pa.string())})
     columns, order = KeyColumns.of(schema, ("k",)), OrderColumns.of(schema, [("k",)])
     assert columns is not None
-    with pytest.raises(NotLocal, match=reason):
-        columns.read(rows)
+    assert columns.read(rows).to_pylist() == [text]
     if data_type == DOUBLE:
         assert order is not None
-        is_ordered = abs(column[0].as_py()) < 1e19
-        assert order.find_missing(rows).to_pylist() == [not is_ordered]
-        if column[0].as_py() == 2.0**53 + 2:
-            with pytest.raises(NotLocal, match=reason):
-                order.read(rows)
+        assert order.find_missing(rows).to_pylist() == [abs(column[0].as_py()) >= 1e19]
 
 
 def lines(*records: Any) -> str:
@@ -500,7 +469,7 @@ CHOSEN += [(name, "iceberg") for name in (PROVED_ON_SPARK if FULL in os.environ 
 def test_loads_by_keys_of_several_kinds_are_the_same(
     spark: SparkSession, tmp_path: Path, name: str, table_format: str
 ) -> None:
-    """Spark decides with frames what this process decides with Arrow."""
+    """Also where Spark reads and writes what this process does not."""
     require_spark(spark, "it is compared with it")
     loads, options, created = LOADS[name]
     results: dict[str, list[Any]] = {"local": [], "spark": []}
@@ -518,7 +487,7 @@ def test_loads_by_keys_of_several_kinds_are_the_same(
             file.write_text(text)
             with ExitStack() as patches:
                 if engine == "spark":
-                    patches.enter_context(mock.patch.object(keyed_load, "decide_here", return_value=None))
+                    leave_all_to_spark(patches)
                 done = widen.ingest(file, target, verify=engine == "local" or name in PROVED_ON_SPARK, **words)
             proof = done.verification
             assert proof is None or proof.is_clean, (number, proof.places)
@@ -529,6 +498,19 @@ def test_loads_by_keys_of_several_kinds_are_the_same(
         found += [bag(rows_of(place, table, table_format)) for table in ("t", "t_quarantine")]
     assert results["local"] == results["spark"]
     assert any("late" in str(each[0]) for each in results["local"][:-2])
+
+
+def leave_all_to_spark(patches: ExitStack) -> None:
+    """Have Spark read and write all files of a load, as if Arrow could do neither."""
+    refuse, refused = mock.Mock(side_effect=NotLocal("it is compared with it")), mock.Mock(return_value=None)
+    for module, name, stands_for in (
+        (keyed_load, "_decide", refuse),
+        (arrow_changes, "_plan", refuse),
+        (spark_changes, "find_obstacle", mock.Mock(return_value="it is compared with it")),
+        (spark_changes, "copy_without_positions", refused),
+        (iceberg_keys, "copy_unmarked", refused),
+    ):
+        patches.enter_context(mock.patch.object(module, name, stands_for))
 
 
 def rows_of(place: Path, name: str, table_format: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from engine.test_keys import Keyed, record
 from engine.test_keys_iceberg import IcebergKeyed
 from widen.changes import keyed_load
 from widen.changes.keyed_files import DeltaFiles, KeyedTable, NewRows
-from widen.changes.keyed_load import LocalMerge
+from widen.changes.keyed_load import KeyedLoad, LocalMerge
 from widen.protocol.actions import Add
 
 Mutant = Callable[[LocalMerge, KeyedTable, Sequence[Add]], LocalMerge]
@@ -87,15 +87,14 @@ MUTANTS: Mapping[str, Mutant] = {
 
 
 def wrap_decision(monkeypatch: pytest.MonkeyPatch, mutant: Mutant, found: list[LocalMerge]) -> None:
-    decide = keyed_load.decide_here
+    decide = keyed_load.decide_load
 
-    def decide_wrongly(spark: SparkSession, table: KeyedTable, adds: Sequence[Add], *rest: Any) -> LocalMerge | None:
-        merge = decide(spark, table, adds, *rest)
-        assert merge is not None
+    def decide_wrongly(spark: SparkSession, load: KeyedLoad) -> LocalMerge:
+        merge = decide(spark, load)
         found.append(merge)
-        return mutant(merge, table, adds)
+        return mutant(merge, load.table, load.adds)
 
-    monkeypatch.setattr(keyed_load, "decide_here", decide_wrongly)
+    monkeypatch.setattr(keyed_load, "decide_load", decide_wrongly)
 
 
 def open_keyed(spark: SparkSession, place: Path, table_format: str, **words: Any) -> Keyed:

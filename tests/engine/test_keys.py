@@ -24,6 +24,7 @@ import widen
 from support.command_line import run
 from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated, UnmatchedFields
+from widen.files.data_reader import NotLocal
 from widen.spark.engine import require_spark
 from widen.table import Table, create_table
 from widen.verification.keyed_proof_frames import KeyedProof
@@ -193,6 +194,11 @@ def test_equal_sequences_have_one_winner_in_every_order(spark: SparkSession, tmp
     assert keyed.numbers() == []
 
 
+def leave_to_spark(*_: object) -> None:
+    """Have Spark read the files of a load, as if Arrow could not."""
+    raise NotLocal("Arrow cannot read them")
+
+
 def refused_strictly(keyed: Keyed, *records: Record) -> bool:
     """Whether a strict ingestion refuses a batch because of equal sequences, and then has changed nothing."""
     before = keyed.table.version
@@ -204,12 +210,12 @@ def refused_strictly(keyed: Keyed, *records: Record) -> bool:
     return False
 
 
-@pytest.mark.parametrize("decides", ["arrow", "frames"])
+@pytest.mark.parametrize("decides", ["arrow", "spark"])
 def test_a_strict_ingestion_refuses_equal_sequences(
     keyed: Keyed, monkeypatch: pytest.MonkeyPatch, decides: str
 ) -> None:
-    if decides == "frames":  # Spark decides whatever Arrow could
-        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
+    if decides == "spark":  # Spark reads the files
+        monkeypatch.setattr("widen.changes.keyed_load._decide", leave_to_spark)
     keyed.ingest([record(1, 5, 1), record(2, 5, 2), record(3, 5, 3)])
     keyed.ingest([record(3, 6, 4, "d")])
     # Two newest records, one beside the row, beside its deletion; a deletion beside a row.
@@ -228,13 +234,13 @@ def test_a_strict_ingestion_refuses_equal_sequences(
 
 @pytest.mark.parametrize(
     ("words", "decides"),
-    [({"history": True}, "arrow"), ({"history": True}, "frames"), ({"missing": "keep"}, "arrow")],
+    [({"history": True}, "arrow"), ({"history": True}, "spark"), ({"missing": "keep"}, "arrow")],
 )
 def test_every_equal_sequence_counts_where_every_record_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], decides: str
 ) -> None:
-    if decides == "frames":
-        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
+    if decides == "spark":
+        monkeypatch.setattr("widen.changes.keyed_load._decide", leave_to_spark)
     keyed = Keyed(spark, tmp_path, "id", **words)
     keyed.ingest([record(1, 5, 1)])
     assert refused_strictly(keyed, record(1, 7, 2), record(1, 7, 3), record(1, 8, 4))
@@ -415,8 +421,8 @@ def test_plain_histories_need_no_job_to_decide(
     def refuse(*_: object) -> None:
         raise AssertionError("Spark was asked")
 
-    monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
-    monkeypatch.setattr("widen.changes.key_expressions.broken_rule", refuse)
+    monkeypatch.setattr("widen.changes.keyed_files.DeltaFiles.locate", refuse)
+    monkeypatch.setattr("widen.changes.key_columns.KeyCondition.to_rule", refuse)
     dice, model, number = random.Random(kind), Model("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", delete_when="op = 'd' OR op IS NULL")
     model.fields = ("id",)

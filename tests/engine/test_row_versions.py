@@ -17,7 +17,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import widen
-from engine.test_keys import HISTORIES, PROPERTIES, Keyed, Record, drifting_records, model_key, record
+from engine.test_keys import (
+    HISTORIES,
+    PROPERTIES,
+    Keyed,
+    Record,
+    drifting_records,
+    leave_to_spark,
+    model_key,
+    record,
+)
 from support.fault import FULL
 from widen.changes.forgotten_keys import KeyedRows
 from widen.errors import InvalidOption
@@ -168,12 +177,12 @@ def test_rules_that_do_not_fit_are_refused(history: Keyed) -> None:
     assert (taken.quarantined, taken.records) == (1, 0)
 
 
-@pytest.mark.parametrize("decides", ["arrow", "frames"])
+@pytest.mark.parametrize("decides", ["arrow", "spark"])
 def test_a_version_that_another_writer_has_added_again_is_there_once(
     history: Keyed, monkeypatch: pytest.MonkeyPatch, decides: str
 ) -> None:
-    if decides == "frames":
-        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
+    if decides == "spark":
+        monkeypatch.setattr("widen.changes.keyed_load._decide", leave_to_spark)
     load(history, [record(1, 10, 1), record(1, 20, 2), record(2, 10, 3)])
     again = [
         {name: value for name, value in row.items() if value is not None}
@@ -231,26 +240,26 @@ def test_partial_records_without_a_sequence(spark: SparkSession, tmp_path: Path)
     assert keyed.rows("id", "n", "a", "b") == [(1, 1, 1, 2)]
 
 
-FRAMES = ["frames", "frames_feed"]
-"""Tables of which Spark decides with frames, plain and with a change data feed, whatever Arrow could."""
+SPARK = ["spark", "spark_feed"]
+"""Tables whose files Spark reads for the decision, plain and with a change data feed."""
 
 ARROW = [*PROPERTIES] if FULL in os.environ else ["plain", "feed", "feed_and_vectors"]
 
 
-@pytest.mark.parametrize("kind", [*ARROW, "buckets", *(FRAMES if FULL in os.environ else FRAMES[:1])])
+@pytest.mark.parametrize("kind", [*ARROW, "buckets", *(SPARK if FULL in os.environ else SPARK[:1])])
 def test_generated_histories_have_every_version(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind in FRAMES:
-        monkeypatch.setattr("widen.changes.keyed_load.decide_here", lambda *_: None)
+    if kind in SPARK:
+        monkeypatch.setattr("widen.changes.keyed_load._decide", leave_to_spark)
     elif kind == "buckets":
         monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", 0)
         monkeypatch.setattr("widen.changes.keyed_buckets.BUCKET_RECORDS", HISTORIES)
-    elif kind != "tracking":
-        monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
+    else:
+        monkeypatch.setattr("widen.changes.keyed_files.DeltaFiles.locate", refuse)
     # test_key_columns compares what both do with many more kinds of records.
-    batches = range(1, 4, 2) if kind in (*FRAMES, "buckets") else range(4)
-    kind = {"frames": "plain", "frames_feed": "feed", "buckets": "plain"}.get(kind, kind)
+    batches = range(1, 4, 2) if kind in (*SPARK, "buckets") else range(4)
+    kind = {"spark": "plain", "spark_feed": "feed", "buckets": "plain"}.get(kind, kind)
     dice, model, number = random.Random(f"versions {kind}"), Versions("h", "id"), itertools.count()
     keyed = Keyed(spark, tmp_path, "h", "id", history=True, verify=True)
     if PROPERTIES[kind]:
@@ -314,7 +323,7 @@ def test_plain_partial_records_need_no_job_to_decide(
     spark: SparkSession, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same model, where this process puts records on top of rows with Arrow; Spark must not be asked."""
-    monkeypatch.setattr("widen.changes.keyed_frames.decide_changes", refuse)
+    monkeypatch.setattr("widen.changes.keyed_files.DeltaFiles.locate", refuse)
     dice, model, number = random.Random(f"plain partial {kind}"), Merged(), itertools.count()
     keyed = Keyed(spark, tmp_path, "id", missing="keep", verify=True)
     create_table(keyed.location, "id bigint, at bigint, op string", properties=PROPERTIES[kind])

@@ -26,6 +26,7 @@ from pyroaring import BitMap64
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, count_deleted_rows, ensure_same_count
 from widen.changes.change_data_writer import put_vectors, to_bitmaps
 from widen.changes.copy_files import split_by_size
+from widen.changes.overwrite import remove_marked_rows
 from widen.changes.spark_changes import ensure_space, remove_positions
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.files.arrow_types import count_up, one_array
@@ -149,16 +150,13 @@ def change_files(
         return _to_result(files, plan, _change(context, plan))
 
 
-def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult | None:
+def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult:
     """Remove rows that are known by their positions, beside files that the commit adds; nothing is committed.
 
     Change data files have all of these rows, if readers cannot derive the changes from the files of the table.
 
     Args:
         marked: The positions by the key of each file, which has at least one.
-
-    Returns:
-        None if Spark has to make the change; nothing is left of what was written.
     """
     if not (marked and context.has("changeDataFeed")) or context.has("deletionVectors"):
         return remove_positions(context, marked)
@@ -171,7 +169,7 @@ def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added:
             inserted = _record_inserts(plan, added)
             outcome = msgspec.structs.replace(outcome, changes=(*outcome.changes, *inserted))
         return _to_result(files, plan, outcome)
-    return None
+    return remove_marked_rows(context, marked, added)
 
 
 def _change(context: ChangeContext, plan: _FileChange) -> _Outcome:

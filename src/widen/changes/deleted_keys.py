@@ -26,7 +26,7 @@ from widen.errors import CorruptLog, CorruptMetadata, FileMissing, StorageError
 from widen.evolution.key_rules import KEY_TEXT, NUMBER, TEXT
 from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_data_files
-from widen.limits import DRIVER_KEYS, KEY_LIST_BYTES
+from widen.limits import KEY_LIST_BYTES
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.file_list import concat_files, from_adds
@@ -38,7 +38,6 @@ from widen.model.types import LONG, STRING, DecimalType, Field, StructType
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.engine import Session, require_spark
-from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 ICEBERG_PROPERTY = "widen.deleted-keys"
@@ -180,14 +179,11 @@ class KeyLists:
         now = pa.repeat(pa.scalar(current_ms()), len(keys))
         return _write_here(store, folder, keys.append_column(DELETED_MS, now))
 
-    def add(
-        self, new: DataFrame | pa.Table | WrittenKeys | None, number: int, staged: StagedFiles, session: Session
-    ) -> int:
+    def add(self, new: pa.Table | WrittenKeys | None, number: int, staged: StagedFiles, session: Session) -> int:
         """Write the keys that a batch deletes, and return the number that names the list with them.
 
         Args:
-            new: The keys with their sequence; None if the batch deletes nothing. This process writes Arrow tables and
-                few keys.
+            new: The keys with their sequence; None if the batch deletes nothing.
             number: The version that the commit will create.
             staged: Deletes the files if the commit is not made.
         """
@@ -200,23 +196,19 @@ class KeyLists:
             files, count = known.files, known.lists + 1
             folder = f"{self.folder}/{uuid.uuid4().hex}"
             staged.add_undo(partial(discard_folder, store, folder))
-            here, now = new if isinstance(new, pa.Table) else _collect_few(new), pa.scalar(current_ms())
-            here = None if here is None else here.append_column(DELETED_MS, pa.repeat(now, len(here)))
-            if here is not None and count > MAX_LISTS:
-                known_here = self.read_here()
-                here = None if known_here is None else self._distinct_here([known_here, here])
-                files, count = (files, count) if here is None else ((), 1)
-            if here is not None:
-                written = [_write_here(store, folder, here)]
-            else:
+            keys = new.append_column(DELETED_MS, pa.repeat(pa.scalar(current_ms()), len(new)))
+            known_here = self.read_here() if count > MAX_LISTS else None
+            if count > MAX_LISTS and known_here is None:
                 spark = require_spark(session, "so many keys were deleted")
-                rows = spark.createDataFrame(new) if isinstance(new, pa.Table) else new
-                rows = rows.select(*_DELETION, F.lit(now.as_py()).alias(DELETED_MS))
-                if count > MAX_LISTS:
-                    old = self.read(spark)
-                    both = rows if old is None else reduce(DataFrame.unionAll, (old, rows))
-                    rows, files, count = self._distinct(both), (), 1
+                rows = spark.createDataFrame(_plain(keys))
+                old = self.read(spark)
+                rows = self._distinct(rows if old is None else reduce(DataFrame.unionAll, (old, rows)))
                 written = [(add.path, add.size) for add in write_parquet(rows, store, _CONFIGURATION, folder)]
+                files, count = (), 1
+            else:
+                files, count = (files, count) if known_here is None else ((), 1)
+                keys = keys if known_here is None else self._distinct_here([known_here, keys])
+                written = [_write_here(store, folder, keys)]
             known = _Lists((*files, *written), count)
         return self._put(known, number, staged)
 
@@ -266,7 +258,7 @@ def iceberg_head(properties: Mapping[str, str], location: str) -> int:
 
 
 def record_deleted_keys(
-    lists: KeyLists, new: DataFrame | pa.Table | WrittenKeys | None, view: Snapshot, staged: StagedFiles, spark: Session
+    lists: KeyLists, new: pa.Table | WrittenKeys | None, view: Snapshot, staged: StagedFiles, spark: Session
 ) -> tuple[Txn, ...]:
     """Write the keys that a batch deletes, and return the transaction identifier for its commit; see `KeyLists.add`.
 
@@ -288,13 +280,6 @@ def _newest(keys: pa.Table) -> pa.Table:
 
 def _plain(keys: pa.Table) -> pa.Table:
     return keys.select(_SCHEMA_OF_ARROW.names).cast(_SCHEMA_OF_ARROW)
-
-
-def _collect_few(keys: DataFrame) -> pa.Table | None:
-    """Return keys as an Arrow table; None if there are too many for this process."""
-    with translate_spark_errors():
-        found = keys.select(*_DELETION).limit(DRIVER_KEYS + 1).toArrow()
-    return found if len(found) <= DRIVER_KEYS else None
 
 
 def _read_here(store: LogStore, path: str) -> pa.Table:

@@ -9,7 +9,7 @@ Source: docs/guide/personal-data.md#remembered-keys
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,17 +24,19 @@ from widen.changes.deleted_keys import DELETED_MS, KeyLists
 from widen.changes.key_columns import KeyColumns, join_texts
 from widen.errors import InvalidOption, StorageError
 from widen.evolution.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
-from widen.files.arrow_types import one_array, to_arrow
+from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_writer import cast_batch
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fold_path, format_path, parse_path
-from widen.model.types import BINARY, DataType, Field, StructType
+from widen.model.types import BINARY, DataType, Field, StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_properties import parse_age_ms
 from widen.spark.errors import translate_spark_errors
+from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F
 
 OPERATION = "FORGET KEYS"
@@ -132,33 +134,41 @@ class KeyedRows:
             raise InvalidOption(option="keys", value=", ".join(map(format_path, rules.key)), expected=expected)
 
     def _count_keys(self, rules: KeyRules, texts: set[str]) -> int:
-        try:
-            return len(self._find_here(rules, pa.array(sorted(texts), pa.string())))
-        except NotLocal:
-            from widen.changes.key_expressions import key_text
-
-            text = key_text(self.schema, rules)
-            if text is None:
-                return 0
-            with translate_spark_errors():
-                found = self.read().select(text.alias(KEY_TEXT)).where(F.col(KEY_TEXT).isin(*texts))
-                return int(found.distinct().count())
-
-    def _find_here(self, rules: KeyRules, texts: pa.Array) -> set[str]:
         keys = [each for each in (KeyColumns.of(self.schema, path) for path in rules.key) if each is not None]
         if len(keys) < len(rules.key):
-            return set()
+            return 0
         names = {place[0] for key in keys for place in key.places}
-        open_scan, files = self.open_files()
-        scan = open_scan(StructType(tuple(field for field in self.schema if field.name in names)))
-        found = set[str]()
-        for file in files:
-            for _, rows in scan.read_located(file):
-                for batch in rows.to_batches():
-                    some = pa.Table.from_batches([batch])
-                    own = join_texts([key.texts(one_array(key.read(some))) for key in keys])
-                    found.update(own.filter(pc.fill_null(pc.is_in(own, value_set=texts), False)).to_pylist())
-        return found
+        columns = StructType(tuple(field for field in self.schema if field.name in names))
+        find = partial(_find_texts, keys, pa.array(sorted(texts), pa.string()))
+        try:
+            open_scan, files = self.open_files()
+            scan = open_scan(columns)
+            return len(set().union(*(find(rows) for file in files for _, rows in scan.read_located(file))))
+        except NotLocal:
+            # One struct column, since mapInArrow reads a dot in a column name as a nested field.
+            rows = self.read().select(F.struct(*(F.col(quote_name(name)) for name in columns.names)).alias("row"))
+            with translate_spark_errors():
+                found = rows.mapInArrow(partial(_find_task, find, to_arrow_schema(columns)), f"{KEY_TEXT} string")
+                return int(found.distinct().count())
+
+
+def _find_texts(keys: Sequence[KeyColumns], texts: pa.Array, rows: pa.Table) -> set[str]:
+    """Return which texts are keys of rows."""
+    found = set[str]()
+    for batch in rows.to_batches():
+        some = pa.Table.from_batches([batch])
+        own = join_texts([key.texts(one_array(key.read(some))) for key in keys])
+        found.update(own.filter(pc.fill_null(pc.is_in(own, value_set=texts), False)).to_pylist())
+    return found
+
+
+def _find_task(
+    find: Callable[[pa.Table], set[str]], schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for batch in batches:
+        rows = pa.Table.from_batches([cast_batch(pa.RecordBatch.from_struct_array(batch.column(0)), schema)])
+        yield pa.RecordBatch.from_pydict({KEY_TEXT: pa.array(sorted(find(rows)), pa.string())})
 
 
 def _to_age_ms(text: str, rules: KeyRules, *, has_keys: bool) -> int:

@@ -9,20 +9,18 @@ Source: docs/guide/keys.md#history
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.changes.key_columns import split_sequences, values_of_order
-from widen.changes.keyed_files import NewRows, Places, RowPart, count_true
+from widen.changes.keyed_files import count_true
 from widen.errors import SequenceRepeated
 from widen.evolution.key_rules import KeyCounts, KeyRules, find_order, find_places, format_paths
 from widen.files.arrow_types import count_up, one_array, to_arrow
-from widen.files.data_reader import FileScan
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
 from widen.model.column_path import Path
 from widen.model.types import BOOLEAN, Field, StructType
@@ -329,19 +327,6 @@ class VersionRows:
     end: pa.Array
     schema: StructType
     rules: KeyRules
-
-    def to_new_rows(self, places: Places, scan: FileScan) -> NewRows:
-        """Return how the rows are read.
-
-        Args:
-            places: Where the values of each version are.
-            scan: Reads every column.
-        """
-        return NewRows(len(self.start), [RowPart(partial(self._read, places, scan))])
-
-    def _read(self, places: Places, scan: FileScan) -> Iterator[pa.Table]:
-        for at, rows in places.read_parts(scan):
-            yield replace(self, start=self.start.take(at), end=self.end.take(at)).with_times(rows)
 
     def with_times(self, rows: pa.Table) -> pa.Table:
         """Return the values of versions with their validity."""

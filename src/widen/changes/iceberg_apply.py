@@ -34,7 +34,7 @@ from widen.changes.iceberg_write import (
 )
 from widen.changes.keyed_files import RowPart
 from widen.changes.merge import refuse_several_matches
-from widen.changes.overwrite import MATCH, ReplacedRows, key_predicate, semi_join_keys
+from widen.changes.overwrite import ReplacedRows, key_predicate, semi_join_keys
 from widen.errors import AmbiguousMerge, JobFailed
 from widen.files.arrow_types import to_arrow
 from widen.files.data_reader import NotLocal
@@ -462,15 +462,12 @@ def remove_replaced_iceberg_rows(
     columns = [field for name in replaced.columns if (field := schema.find(name)) is not None]
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return ReplacedFiles()
-    searched = key_predicate(columns, keys) if replaced.searched is None else replaced.searched
+    searched, names = key_predicate(columns, keys), [quote_name(name) for name in replaced.columns]
     scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(searched, point.schema))
     if not scan.files:
         return ReplacedFiles()
 
     def decide(_: StructType, rows: DataFrame) -> DataFrame:
-        names = [quote_name(name) for name in replaced.columns]
-        if replaced.match is not None:
-            rows, names = rows.withColumn(MATCH, replaced.match), [MATCH]
         return semi_join_keys(rows, names, keys).withColumn(CLAUSE, F.lit(0))
 
     source = IcebergSource(lambda: replaced.spark, io, point)

@@ -5,7 +5,6 @@ Source: Delta Lake's schema enforcement and evolution, where Iceberg allows it
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +17,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
-from widen.changes.iceberg_vectors import mark_deleted, marks_rows
-from widen.changes.keyed_files import KeyedTable, RowPart
-from widen.changes.keyed_load import LocalMerge
+from widen.changes.keyed_files import RowPart
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
@@ -60,12 +57,11 @@ from widen.iceberg.table_commit import (
 )
 from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import StagedFiles, discard_folder
-from widen.log.log_store import LogStore
 from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
@@ -264,114 +260,7 @@ class ReplacedFiles:
         return not self.removed and not self.vectors
 
 
-# What an ingestion by key does in this process; it decides as for Delta tables.
-#
-# Source: docs/guide/keys.md
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergFiles(KeyedTable):
-    """An Iceberg table that a batch by key is for.
-
-    Args:
-        source: The snapshot before the batch, with the metadata of the commit.
-        old_schema: Its columns; None if the table does not exist yet.
-        writer: Writes the files of the commit.
-        data: The location of the data files.
-    """
-
-    source: IcebergSource
-    old_schema: StructType | None = field()  # else the protocol's property would be its default
-    writer: IcebergWriter
-    data: str
-    _known: list[Mapping[str, BitMap64]] = field(default_factory=list, init=False, repr=False, compare=False)
-    """The deleted rows of the snapshot, once they were read."""
-
-    @property
-    def schema(self) -> StructType:
-        return self.writer.schema
-
-    @property
-    def store(self) -> LogStore:
-        return self.writer.store
-
-    @property
-    def can_write_rows(self) -> bool:
-        return not self.writer.find_obstacle()
-
-    @property
-    def _deleted(self) -> Mapping[str, BitMap64]:
-        if not self._known:
-            self._known.append(find_deleted(self.source, self._scan(UnknownPredicate())))
-        return self._known[0]
-
-    def scan(self, columns: StructType) -> IcebergFileScan:
-        return file_scan(self.source, columns, self._deleted)
-
-    def find_files(self, searched: Predicate) -> Sequence[Add]:
-        return to_plain_adds(self.source, self._scan(searched), self.schema)
-
-    def key_of(self, add: Add) -> str:
-        return add.path
-
-    def to_adds(self, files: Sequence[IcebergFile]) -> list[Add]:
-        """Return files of the batch as the decision reads them."""
-        return [_to_add(f"{self.data}/{file.path}", file.size) for file in files]
-
-    def count_rows(self, files: Iterable[DataFile]) -> int:
-        """Return how many rows some files of the snapshot have, without the deleted ones."""
-        return sum(each.record_count - len(self._deleted.get(each.file_path, ())) for each in files)
-
-    def apply(
-        self, merge: LocalMerge, files: Sequence[IcebergFile], staged: StagedFiles
-    ) -> tuple[list[IcebergFile], ReplacedFiles] | None:
-        """Write the result of the batch; None if that takes Spark.
-
-        Returns:
-            The files with its rows, and what replaces the files with rows that are removed.
-        """
-        added, removed = self._without_losers(merge, files), None
-        if added is not None:
-            removed = self._without_rows(merge, staged)
-        if added is None or removed is None:
-            kept = {file.path for file in files}
-            self.writer.discard([file for file in added or () if file.path not in kept])
-            return None
-        return added, removed
-
-    def _without_losers(self, merge: LocalMerge, files: Sequence[IcebergFile]) -> list[IcebergFile] | None:
-        paths = {file.path: f"{self.data}/{file.path}" for file in files}
-        kept = [file for file in files if paths[file.path] not in merge.losers]
-        copied = [file for file in files if paths[file.path] in merge.losers]
-        if not copied:
-            return kept
-        scan = IcebergScan(tuple(_to_scanned(paths[file.path], file) for file in copied), ())
-        added = () if merge.new_rows is None else merge.new_rows.parts
-        rows = copy_unmarked(self.source, self.writer, scan, merge.losers, changed=ChangedRows({}, added))
-        return None if rows is None else [*kept, *rows]
-
-    def _without_rows(self, merge: LocalMerge, staged: StagedFiles) -> ReplacedFiles | None:
-        if not merge.removed:
-            return ReplacedFiles()
-        scan = self._scan(merge.searched)
-        touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
-        if marks_rows(self.source.point.metadata, "merge"):
-            gone = {path: rows | self._deleted.get(path, BitMap64()) for path, rows in merge.removed.items()}
-            marked = mark_deleted(self.source, self.writer, touched, gone, staged)
-            return ReplacedFiles(marked.removed, vectors=marked.vectors)
-        copies = copy_unmarked(self.source, self.writer, touched, merge.removed)
-        if copies is None:
-            return None
-        point = self.source.point
-        entries = live_entries(point.metadata, self.source.io, point.snapshot)
-        removed = [entry.data_file for entry in entries if entry.data_file.file_path in merge.removed]
-        return ReplacedFiles(removed, copies)
-
-    def _scan(self, searched: Predicate) -> IcebergScan:
-        point = self.source.point
-        if point.snapshot is None or self.old_schema is None:
-            return IcebergScan((), ())
-        return plan_scan(point.metadata, self.source.io, point.snapshot, to_row_filter(searched, point.schema))
+# Files of a snapshot as Arrow reads them.
 
 
 def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) -> list[Add]:
@@ -385,7 +274,7 @@ def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) 
     """
     if columns_by_file(source, schema, scan) is None:
         raise NotLocal("its files lack values of its rows")
-    return [_to_add(file.path, file.size_bytes) for file in scan.files]
+    return [to_add(file.path, file.size_bytes) for file in scan.files]
 
 
 def open_snapshot_files(
@@ -438,13 +327,9 @@ def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMa
     return found
 
 
-def _to_add(path: str, size_bytes: int) -> Add:
+def to_add(path: str, size_bytes: int) -> Add:
+    """Return a file for `IcebergFileScan`."""
     return Add(path=path, partition_values={}, size=size_bytes, modification_time=0, data_change=True)
-
-
-def _to_scanned(path: str, file: IcebergFile) -> ScannedFile:
-    """Return a file of the batch; no delete file applies to it."""
-    return ScannedFile(path, file.size, file.metrics.rows, sys.maxsize, "", ())
 
 
 # Copies of files without some of their rows: Arrow reads and writes them, and the other rows never reach Spark.

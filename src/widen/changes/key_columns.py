@@ -1,7 +1,7 @@
-"""Keys and sequences of rows as Arrow columns: the counterpart of `widen.changes.key_expressions`, without Spark.
+"""Keys and sequences of rows as Arrow columns.
 
-A field with one column is compared by its values. The values of a field with several columns become the same texts and
-numbers as on Spark, regardless of the column that holds them. The list of deleted keys has the same texts and numbers.
+A field with one column is compared by its values. The values of a field with several columns become texts and numbers
+that do not depend on the column that holds them. The list of deleted keys has the same texts and numbers.
 
 Source: docs/guide/keys.md
 """
@@ -29,7 +29,7 @@ from widen.evolution.key_rules import (
 )
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.conversions import number_texts
-from widen.files.data_reader import NotLocal, find_leaf
+from widen.files.data_reader import find_leaf
 from widen.model.column_path import Path
 from widen.model.types import (
     BINARY,
@@ -47,8 +47,11 @@ from widen.model.types import (
     DataType,
     DecimalType,
     StructType,
+    quote_name,
 )
 from widen.rows.row_builder import RowCondition
+from widen.spark.expression import join_columns
+from widen.spark.spark_types import Column, F
 
 WIDE = DecimalType(38, 18)
 """The type of an order that is a number or a time, unless it has one column with an exact type."""
@@ -58,12 +61,12 @@ _FLOATING = (FLOAT, DOUBLE)
 EXACT_ORDERS = _INTEGERS | {STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ}
 """Types whose values are totally ordered without conversion."""
 
-_MOST_NUMBER, _EXACT_INTEGERS = 1e19, 2.0**53
-"""Doubles of at least the first size cannot be ordered; up to the second, every double differs from its neighbors."""
+_MOST_NUMBER = 1e19
+"""Doubles of at least this size cannot be ordered."""
 
 _DAY_MICROS = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The first and the last day that Arrow and Spark write with the same digits, from 1970: the years 1 to 9999."""
+"""The first and the last day that Arrow writes with four digits for the year, from 1970: the years 1 to 9999."""
 
 _PREFIX = "s:"
 """What the texts of strings begin with."""
@@ -110,7 +113,7 @@ class KeyColumns:
             yield _scalar_text(one_array(find_leaf(rows, place)), data_type)
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Return what `read` has returned as `widen.changes.key_expressions.key_text` writes it."""
+        """Return what `read` has returned as the list of deleted keys has it; see `join_texts`."""
         return values if len(self.columns) > 1 else _scalar_text(values, self.columns[0][0])
 
     def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
@@ -145,6 +148,10 @@ class KeyColumns:
     def find_missing(self, rows: pa.Table) -> pa.Array:
         """Return which rows have no value."""
         return reduce(pc.and_, (one_array(find_leaf(rows, place).is_null()) for place in self.places))
+
+    def missing_on_spark(self) -> Column:
+        """Return the same as a column of Spark."""
+        return join_columns(_and, [_to_column(place).isNull() for place in self.places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +197,6 @@ class OrderColumns:
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return the sequence of each row, of the type `data_type`; null for rows that have no sequence."""
-        if self.data_type == WIDE:
-            for data_type, place in self.columns:
-                if data_type in _FLOATING:
-                    _ensure_same_digits(one_array(find_leaf(rows, place)), most=_MOST_NUMBER)
-        return self._read(rows)
-
-    def _read(self, rows: pa.Table) -> pa.ChunkedArray:
         if self.data_type != WIDE:
             values = find_leaf(rows, self.columns[0][1])
             for place in self.others:
@@ -226,7 +226,12 @@ class OrderColumns:
 
     def find_missing(self, rows: pa.Table) -> pa.Array:
         """Return which rows have no order."""
-        return one_array(self._read(rows).is_null())
+        return one_array(self.read(rows).is_null())
+
+    def missing_on_spark(self) -> Column:
+        """Return the same as a column of Spark."""
+        without = join_columns(_and, [_has_no_order(_to_column(place), data_type) for data_type, place in self.columns])
+        return join_columns(_or, [without, *(_to_column(place).isNotNull() for place in self.others)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,17 +253,32 @@ class CombinedOrder(OrderColumns):
         return STRING
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
-        return self._join(rows, [each.read(rows) for each in self.parts])
-
-    def _read(self, rows: pa.Table) -> pa.ChunkedArray:
-        return self._join(rows, [each._read(rows) for each in self.parts])
-
-    def _join(self, rows: pa.Table, values: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
         if not len(rows):
             return pa.chunked_array([], pa.string())
-        parts = zip(self.parts, map(one_array, values), strict=True)
-        texts = [_sequence_text(part.comparable(each)) for part, each in parts]
+        texts = [_sequence_text(each.comparable(one_array(each.read(rows)))) for each in self.parts]
         return pa.chunked_array([pc.binary_join_element_wise(*texts, "")], pa.string())
+
+    def missing_on_spark(self) -> Column:
+        return join_columns(_or, [each.missing_on_spark() for each in self.parts])
+
+
+def _and(one: Column, two: Column) -> Column:
+    return one & two
+
+
+def _or(one: Column, two: Column) -> Column:
+    return one | two
+
+
+def _to_column(place: Path) -> Column:
+    return reduce(lambda above, name: above.getField(name), place[1:], F.col(quote_name(place[0])))
+
+
+def _has_no_order(column: Column, data_type: DataType) -> Column:
+    """Return whether a value of a column has no place in an order; see `_order_number`."""
+    if data_type in _FLOATING:
+        return ~F.coalesce(F.abs(column.cast("double")) < _MOST_NUMBER, F.lit(False))
+    return column.try_cast(WIDE.sql).isNull() if isinstance(data_type, DecimalType) else column.isNull()
 
 
 # A sequence of several fields becomes one text that sorts like them. A number or a time is written as a sign and 38
@@ -307,7 +327,7 @@ def split_sequences(texts: pa.Array, families: Sequence[str | None]) -> list[pa.
     return parts
 
 
-# Values as the texts and numbers of `widen.changes.key_expressions`.
+# Values as texts and numbers.
 
 
 def _floats(data_type: DataType) -> bool:
@@ -315,13 +335,7 @@ def _floats(data_type: DataType) -> bool:
 
 
 def _scalar_text(values: pa.Array, data_type: DataType) -> pa.Array:
-    """Return values as texts with their kind before them.
-
-    Raises:
-        NotLocal: Arrow does not write such values, or not as Spark does.
-    """
-    if data_type == BINARY:
-        raise NotLocal("it writes keys of bytes as texts")
+    """Return values as texts with their kind before them."""
     kind, texts = _KINDS.get(data_type, ("n", decimal_text))
     return pc.binary_join_element_wise(pa.scalar(kind), texts(values), ":")
 
@@ -348,7 +362,6 @@ def decimal_text(values: pa.Array) -> pa.Array:
 def _double_text(values: pa.Array) -> pa.Array:
     """Return doubles as the decimals that hold them exactly; very large and very small ones as Java writes them."""
     doubles = values.cast(pa.float64())
-    _ensure_same_digits(doubles)
     decimals = _to_wide(doubles)
     is_exact = pc.fill_null(pc.equal(decimals.cast(pa.string()).cast(pa.float64()), doubles), False)
     return pc.if_else(is_exact, decimal_text(decimals), number_texts(doubles))
@@ -364,36 +377,45 @@ def _to_wide(doubles: pa.Array) -> pa.Array:
     return pc.if_else(is_near_zero, pa.scalar(0, to_arrow(WIDE)), rounded)
 
 
-def _ensure_same_digits(doubles: pa.Array, most: float = float("inf")) -> None:
-    """Check that each version of Java writes some doubles with the same digits; those before 19 write too many of some.
-
-    Args:
-        most: Doubles of this size or more cannot be ordered, so their digits do not matter.
-    """
-    size = pc.abs(doubles)
-    is_large = pc.and_(pc.greater(size, _EXACT_INTEGERS), pc.less(size, most))
-    is_tiny = pc.and_(pc.less(size, 1e-19), pc.greater(size, 0)) if most == float("inf") else False
-    if pc.any(pc.or_(is_large, is_tiny)).as_py():
-        raise NotLocal("keys or orders have very large or very small doubles")
-
-
 def _date_text(values: pa.Array) -> pa.Array:
-    _ensure_years(values.cast(pa.int32()), 1)
-    return values.cast(pa.string())
+    days = values.cast(pa.int32())
+    return _day_text(days, pc.if_else(_has_four_digits(days), values, pa.scalar(None, values.type)).cast(pa.string()))
 
 
 def _local_time_text(values: pa.Array) -> pa.Array:
     """Return times without a zone; at midnight their date, because a column of dates may widen to them."""
-    _ensure_years(values.cast(pa.int64()), _DAY_MICROS)
-    text = pc.utf8_rtrim(pc.utf8_rtrim(values.cast(pa.string()), "0"), ".")
-    return pc.replace_substring_regex(text, " 00:00:00$", "")
+    micros = values.cast(pa.int64())
+    days = pc.divide(pc.subtract(micros, pc.if_else(pc.less(micros, 0), _DAY_MICROS - 1, 0)), _DAY_MICROS)
+    is_near = _has_four_digits(days)
+    text = pc.if_else(is_near, values, pa.scalar(None, values.type)).cast(pa.string())
+    text = pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
+    is_midnight = pc.equal(pc.multiply(days, _DAY_MICROS), micros)
+    far = pc.binary_join_element_wise("us", micros.cast(pa.string()), " ")
+    text = pc.coalesce(pc.replace_substring_regex(text, " 00:00:00$", ""), pc.if_else(is_midnight, None, far))
+    return _day_text(days, text)
 
 
-def _ensure_years(numbers: pa.Array, per_day: int) -> None:
-    bounds = pc.min_max(numbers)
-    low, high = bounds["min"].as_py(), bounds["max"].as_py()
-    if low is not None and not _FIRST_DAY * per_day <= low <= high < (_LAST_DAY + 1) * per_day:
-        raise NotLocal("keys have dates that are not between the years 1 and 9999")
+def _has_four_digits(days: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_DAY))
+
+
+def _day_text(days: pa.Array, texts: pa.Array) -> pa.Array:
+    """Return texts, and the number of the day where there is none."""
+    return pc.coalesce(texts, pc.binary_join_element_wise("day", days.cast(pa.string()), " "))
+
+
+def _hex_text(values: pa.Array) -> pa.Array:
+    """Return bytes as two digits each."""
+    _, offsets, data = values.buffers()
+    if not len(values) or data is None:
+        return pc.if_else(values.is_valid(), "", pa.scalar(None, pa.string()))
+    ends = pa.Array.from_buffers(pa.int32(), len(values) + 1, [None, offsets], offset=values.offset)
+    first, last = ends[0].as_py(), ends[len(values)].as_py()
+    numbers = pa.Array.from_buffers(pa.uint8(), last - first, [None, data], offset=first)
+    digits = pa.array([f"{each:02X}".encode() for each in range(256)], pa.binary(2)).take(numbers)
+    doubled = pc.multiply(pc.subtract(ends, first), 2).cast(pa.int32())  # Arrow has made 64 bits of them
+    texts = pa.StringArray.from_buffers(len(values), doubled.buffers()[1], digits.buffers()[1])
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
 
 
 def _micros_text(values: pa.Array) -> pa.Array:
@@ -409,6 +431,7 @@ _KINDS: Mapping[DataType, tuple[str, Callable[[pa.Array], pa.Array]]] = {
     **dict.fromkeys(_FLOATING, ("n", _double_text)),
     STRING: ("s", _as_it_is),
     BOOLEAN: ("b", _plain_text),
+    BINARY: ("x", _hex_text),
     DATE: ("d", _date_text),
     TIMESTAMP_NTZ: ("d", _local_time_text),
     TIMESTAMP: ("t", _micros_text),
@@ -454,7 +477,6 @@ def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
     if data_type in _FLOATING:
         # Arrow rounds texts as Java does, but not every decimal.
         values = orders.cast(pa.string()).cast(to_arrow(data_type))
-        _ensure_same_digits(values.cast(pa.float64()), most=_MOST_NUMBER)
         return pc.if_else(pc.equal(_order_number(values, data_type), orders), values, pa.scalar(None, values.type))
     unit = _DAY_MICROS if data_type == DATE else 1
     kind = pa.int32() if data_type == DATE else pa.int64() if data_type not in _INTEGERS else to_arrow(data_type)
@@ -480,18 +502,23 @@ def _decimals_of(orders: pa.Array, data_type: DecimalType) -> pa.Array:
 
 
 def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
-    """Return the texts of several fields as one, as `widen.changes.key_expressions.key_text` does.
-
-    Raises:
-        NotLocal: one has characters that only Spark escapes.
-    """
+    """Return the texts of several fields as one: as an array of JSON, so that each of them can hold any character."""
     if len(texts) == 1:
         return texts[0]
-    if any(pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py() for text in texts):
-        raise NotLocal("keys have control characters")
-    escaped = [pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"') for text in texts]
+    escaped = list(map(_escape, texts))
     inner = reduce(lambda left, right: pc.binary_join_element_wise(left, right, '","'), escaped)
     return pc.binary_join_element_wise('["', inner, '"]', "")
+
+
+def _escape(texts: pa.Array) -> pa.Array:
+    texts = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
+        for code in range(32):
+            texts = pc.replace_substring(texts, chr(code), _ESCAPES.get(chr(code), f"\\u{code:04X}"))
+    return texts
+
+
+_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
 # Records without a key or an order.
@@ -499,7 +526,7 @@ def join_texts(texts: Sequence[pa.Array]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class KeyCondition(RowCondition):
-    """The condition of `widen.changes.key_expressions.broken_rule`, for Arrow rows. Picklable.
+    """Whether a record lacks a key or a sequence, so that the ingestion cannot find its row. Picklable.
 
     Args:
         keys: The columns of each field of the key.
@@ -521,6 +548,12 @@ class KeyCondition(RowCondition):
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         masks = [each.find_missing(table) for each in self.keys]
         return reduce(pc.or_, masks if self.order is None else [*masks, self.order.find_missing(table)])
+
+    def to_rule(self) -> Column:
+        """Return why a row is refused as a column of Spark; null if it is not."""
+        no_key, no_order = self.reasons
+        rule = F.when(join_columns(_or, [each.missing_on_spark() for each in self.keys]), no_key)
+        return rule if self.order is None else rule.when(self.order.missing_on_spark(), no_order)
 
     def explain(self, row: Mapping[str, Any]) -> str:
         has_key = all(any(_at(row, place) is not None for place in each.places) for each in self.keys)

@@ -3,7 +3,8 @@
 Tasks stage the keys of the batch and of the table, sorted by bucket, in files of their own. Other tasks read a bucket
 of all of these files, and decide it. If contents decide, or rows are made of them, a bucket asks for them: tasks stage
 the contents of these rows likewise, and the bucket is decided again. So no row passes through Java, and none of it
-comes to the driver: it gets the positions of rows as bitmaps, and the names of staged files.
+comes to the driver: it gets the positions of rows as bitmaps, and the names of staged files. Only what Arrow does not
+read exactly passes through Java: Spark reads it for the tasks that stage it.
 
 Source: docs/guide/keys.md
 """
@@ -11,7 +12,8 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -22,24 +24,29 @@ from pyroaring import BitMap64
 
 from widen.changes.copy_files import split_by_size
 from widen.changes.deleted_keys import KeyLists, WrittenKeys
-from widen.changes.keyed_decision import Decider, KeyCodes, KeyDecision, KeyPlan
-from widen.changes.keyed_files import Contents, NewRows, RowPart, positions_by_file
+from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyDecision, KeyPlan, find_deleting
+from widen.changes.keyed_files import Contents, KeyedTable, NewRows, RowPart, positions_by_file
 from widen.errors import KeyRepeated, SequenceRepeated, WidenError
 from widen.evolution.key_rules import KEY_TEXT, KeyCounts
 from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_writer import cast_batch
+from widen.files.deleted_rows import FILE, ROW, rows_by_file
 from widen.files.footers import open_data_file
 from widen.limits import BUCKET_BYTES, BUCKET_RECORDS, CHANGE_TASK_BYTES
 from widen.log.log_store import LogStore
+from widen.model.types import quote_name
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
-from widen.spark.engine import Session, start_tasks
+from widen.spark.engine import Session, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import F
 
 _RESULT = "kind string, number int, value binary"
-_RECORDS, _ROWS, _LISTED, _CONTENTS, _NEW = "records", "rows", "listed", "contents", "new"
-_LOST, _REMOVED, _WANTED, _DONE, _FAILED, _BOUNDS = "lost", "removed", "wanted", "done", "failed", "bounds"
+_RECORDS, _ROWS, _LISTED, _NEW = "records", "rows", "listed", "new"
+_LOST, _REMOVED, _WANTED, _DONE, _FAILED = "lost", "removed", "wanted", "done", "failed"
+_STAGED, _BOUNDS, _PLACED = "staged", "bounds", "__widen_placed"
 
 Bounds = list[list[tuple[Any, Any, Any, Any]]]
 """For each field of the key, what `widen.changes.key_columns.KeyColumns.bounds` returns."""
@@ -67,22 +74,22 @@ class Buckets:
     Args:
         session: Runs the tasks.
         plan: Which columns decide.
-        store: The files of the table.
-        folder: A new folder for what tasks stage, which the caller deletes in the end.
-        lists: The keys that were deleted, which decide where there is a sequence.
+        table: The table. Its keys that were deleted decide where there is a sequence.
+        folder: A new folder of the table for what tasks stage, which the caller deletes in the end.
         adds: The files of the batch.
-        deleting: The paths of those whose records delete rows.
+        deleting: Which records of the batch delete rows.
         count: The number of buckets.
+        by_spark: Whether Spark reads the files.
     """
 
     session: Session
     plan: KeyPlan
-    store: LogStore
+    table: KeyedTable
     folder: str
-    lists: KeyLists
     adds: Sequence[Add]
-    deleting: Collection[str]
+    deleting: Deleting
     count: int
+    by_spark: bool = False
 
     @staticmethod
     def choose_count(records: int, adds: Sequence[Add]) -> int:
@@ -97,24 +104,23 @@ class Buckets:
     @property
     def keys(self) -> str:
         """The folder of the lists of deleted keys that tasks write."""
-        return f"{self.lists.folder}/{self.folder}"
+        return f"{self.table.lists.folder}/{self.folder}"
 
-    def stage_batch(self) -> Bounds:
-        """Stage the keys of the batch, and return which ones it has."""
-        groups = self._split(range(len(self.adds)), self.adds)
-        found = [
-            pickle.loads(row["value"]) for row in self._run(partial(_stage_records, self._task(self.adds)), groups)
-        ]
+    def stage_batch(self) -> tuple[Bounds, Sequence[str]]:
+        """Stage the keys of the batch, and return which ones it has, and the names of the staged files."""
+        found = self._stage(self._task(self.adds), self.plan.scan, range(len(self.adds)), _stage_records)
+        bounds = [pickle.loads(row["value"]) for row in found if row["kind"] == _BOUNDS]
         merged: Bounds = []
-        for each in zip(*found, strict=True):
-            merged.append(_join_bounds([bounds for bounds in each if bounds is not None]))
-        return merged
+        for each in zip(*bounds, strict=True):
+            merged.append(_join_bounds([known for known in each if known is not None]))
+        return merged, _staged_names(found)
 
-    def decide(self, files: Sequence[Add]) -> BucketMerge:
+    def decide(self, files: Sequence[Add], records: Sequence[str]) -> BucketMerge:
         """Return what the batch does.
 
         Args:
             files: The files of the table that may have one of its keys.
+            records: The names of the staged files of the batch.
 
         Raises:
             KeyRepeated: there is no sequence, and a key has different records.
@@ -122,14 +128,12 @@ class Buckets:
             NotLocal: only Spark can read a file exactly.
         """
         adds, first = [*self.adds, *files], len(self.adds)
-        task, staged = self._task(adds), {_RECORDS: len(self._split(range(first), adds))}
-        groups = self._split(range(first, len(adds)), adds)
-        self._run(partial(_stage_rows, task), groups)
-        staged[_ROWS] = len(groups)
+        task, staged = self._task(adds), {_RECORDS: records}
+        staged[_ROWS] = _staged_names(self._stage(task, self.plan.scan, range(first, len(adds)), _stage_rows))
         if task.by_text:
-            lists = [[at] for at in range(len(self.lists.files))]
-            self._run(partial(_stage_listed, task, self.lists), lists)
-            staged[_LISTED] = len(lists)
+            lists = self.table.lists
+            listed = self._run(partial(_stage_listed, task, lists), [[at] for at in range(len(lists.files))])
+            staged[_LISTED] = _staged_names(listed)
         contents: list[str] = []
         pending, found, repeated = list(range(self.count)), _Found(), list[Exception]()
         while pending:
@@ -137,9 +141,8 @@ class Buckets:
             wanted = found.add(self._run(decide, [[bucket] for bucket in pending], repeated))
             pending = found.pending
             if pending:
-                groups, at = self._split(sorted(wanted), adds), len(contents)
-                self._run(partial(_stage_contents, task, wanted, at), groups)
-                contents += [f"{_CONTENTS}{number}" for number in range(at, at + len(groups))]
+                stage = partial(_stage_contents, wanted)
+                contents += _staged_names(self._stage(task, self.plan.whole, sorted(wanted), stage))
         if repeated:
             raise _join_errors(repeated)
         return found.to_merge(task)
@@ -147,9 +150,27 @@ class Buckets:
     def _task(self, adds: Sequence[Add]) -> _Task:
         # Without statistics, which tasks do not need and which may be larger than everything else.
         slim = [Add(f.path, f.partition_values, f.size, 0, True, deletion_vector=f.deletion_vector) for f in adds]
-        by_text = bool(self.plan.rules.sequence_by) and self.lists.has_keys
-        known = (self.lists.store, self.keys), frozenset(self.deleting), self.count, by_text
-        return _Task(self.plan, self.store, self.folder, slim, *known)
+        lists = self.table.lists
+        by_text = bool(self.plan.rules.sequence_by) and lists.has_keys
+        known = (lists.store, self.keys), self.deleting, self.count, by_text
+        return _Task(self.plan, self.table.store, self.folder, slim, *known)
+
+    def _stage(self, task: _Task, scan: FileScan, numbers: Sequence[int], stage: _Stage) -> list[dict[str, Any]]:
+        """Call a function for the rows of files, a part of them in each task, and return its rows.
+
+        Args:
+            scan: Reads the columns.
+            numbers: The numbers of the files.
+        """
+        if not self.by_spark or not numbers:
+            return self._run(partial(_stage_files, task, scan, stage), self._split(numbers, task.adds))
+        table, schema = self.table, scan.arrow_schema
+        adds = {table.location_of(task.adds[number]): number for number in numbers}
+        located = table.locate(require_spark(self.session, "it reads the files"), [task.adds[at] for at in numbers])
+        # One struct column, since mapInArrow reads a dot in a column name as a nested field.
+        row = F.struct(*(F.col(quote_name(name)) for name in schema.names)).alias(_PLACED)
+        rows = located.select(FILE, ROW, row).mapInArrow(partial(_stage_located, task, schema, stage, adds), _RESULT)
+        return self._collect(rows)
 
     def _split(self, numbers: Iterable[int], adds: Sequence[Add]) -> list[list[int]]:
         """Return the numbers of files in groups, each for one task."""
@@ -168,8 +189,11 @@ class Buckets:
         if not groups:
             return []
         numbers = start_tasks(self.session, len(groups))
+        return self._collect(numbers.mapInArrow(partial(_run_groups, function, groups), _RESULT), repeated)
+
+    def _collect(self, results: Any, repeated: list[Exception] | None = None) -> list[dict[str, Any]]:
         with translate_spark_errors():
-            found = numbers.mapInArrow(partial(_run_groups, function, groups), _RESULT).toArrow()
+            found = results.toArrow()
         rows: list[dict[str, Any]] = found.to_pylist()
         errors = [pickle.loads(row["value"]) for row in rows if row["kind"] == _FAILED]
         if repeated is not None:
@@ -178,6 +202,10 @@ class Buckets:
         if errors:
             raise _join_errors(errors)
         return [row for row in rows if row["kind"] != _FAILED]
+
+
+def _staged_names(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [row["value"].decode() for row in found if row["kind"] == _STAGED]
 
 
 def _join_bounds(found: Sequence[Sequence[tuple[Any, Any, Any, Any]]]) -> list[tuple[Any, Any, Any, Any]]:
@@ -217,9 +245,9 @@ class _Found:
         counts = [each["counts"] for each in self._done]
         total = KeyCounts(*(sum(getattr(each, name) for each in counts) for name in KeyCounts.__slots__))
         keys = [each["keys"] for each in self._done if each["keys"] is not None]
-        new = [(each["bucket"], *each["new"]) for each in self._done if each["new"] is not None]
-        parts = [RowPart(partial(_read_new, task.store, f"{task.folder}/{_NEW}{at}"), size) for at, _, size in new]
-        rows = NewRows(sum(count for _, count, _ in new), parts)
+        new = [each["new"] for each in self._done if each["new"] is not None]
+        parts = [RowPart.staged(task.store, path, size) for _, path, size in new]
+        rows = NewRows(sum(count for count, *_ in new), parts)
         deleted = WrittenKeys(task.keys[1], tuple(keys)) if keys else None
         return BucketMerge(total, self._marked[_LOST], self._marked[_REMOVED], deleted, rows if new else None)
 
@@ -246,10 +274,10 @@ class _Task:
     Args:
         adds: The files of the batch, then those of the table.
         keys: Where lists of deleted keys are written.
-        deleting: The paths of the files of the batch whose records delete rows.
+        deleting: Which records of the batch delete rows.
         count: The number of buckets.
         by_text: Whether buckets are by the texts of keys, as lists of deleted keys have them.
-        staged: How many staged files there are of each kind.
+        staged: The names of the staged files of each kind.
         contents: The staged files with contents.
     """
 
@@ -258,10 +286,10 @@ class _Task:
     folder: str
     adds: Sequence[Add]
     keys: tuple[LogStore, str]
-    deleting: frozenset[str]
+    deleting: Deleting
     count: int
     by_text: bool
-    staged: Mapping[str, int] = field(default_factory=dict)
+    staged: Mapping[str, Sequence[str]] = field(default_factory=dict)
     contents: Sequence[str] = ()
 
     def buckets_of(self, keys: Sequence[pa.Array]) -> pa.Array:
@@ -276,8 +304,8 @@ class _Task:
         high = pc.shift_right(words, pa.scalar(33, pa.uint64())).cast(pa.int64())
         return pc.subtract(high, pc.multiply(pc.divide(high, self.count), self.count))
 
-    def put(self, name: str, rows: pa.Table, buckets: pa.Array) -> None:
-        """Stage rows: a record batch for each bucket."""
+    def put(self, rows: pa.Table, buckets: pa.Array) -> tuple[str, int, bytes]:
+        """Stage rows in a new file with a record batch for each bucket, and return its name as a row of the result."""
         order = pc.sort_indices(buckets)
         ordered, found = rows.take(order).combine_chunks(), pc.value_counts(buckets.take(order))
         sizes = dict(zip(*(each.to_pylist() for each in found.flatten()), strict=True))
@@ -287,7 +315,9 @@ class _Task:
                 part = ordered.slice(first, sizes.get(bucket, 0)).combine_chunks()
                 first += len(part)
                 file.write_batch(next(iter(part.to_batches()), pa.RecordBatch.from_pylist([], schema=ordered.schema)))
+        name = uuid.uuid4().hex
         self.store.put(f"{self.folder}/{name}", sink.getvalue().to_pybytes())
+        return _STAGED, 0, name.encode()
 
     def get(self, names: Iterable[str], bucket: int) -> list[pa.Table]:
         """Return the rows of a bucket from each staged file."""
@@ -299,7 +329,7 @@ class _Task:
 
     def get_all(self, kind: str, bucket: int) -> list[pa.Table]:
         """Return the rows of a bucket from all staged files of a kind."""
-        return self.get((f"{kind}{number}" for number in range(self.staged.get(kind, 0))), bucket)
+        return self.get(self.staged.get(kind, ()), bucket)
 
 
 def _run_groups(
@@ -307,74 +337,93 @@ def _run_groups(
 ) -> Iterator[pa.RecordBatch]:
     freeze_imports()
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        try:
-            rows = [*function(number, groups[number])]
-        except (NotLocal, WidenError) as error:
-            rows = [(_FAILED, number, pickle.dumps(error))]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            rows = [(_FAILED, number, pickle.dumps(NotLocal(str(error))))]
-        columns = zip(*rows, strict=True) if rows else ((), (), ())
-        types = (pa.string(), pa.int32(), pa.binary())
-        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, names=["kind", "number", "value"])
+        yield from _to_results(number, partial(function, number, groups[number]))
+
+
+def _to_results(number: int, function: Callable[[], _Rows]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a function, or its error: raised, it would be the error of a Spark job."""
+    try:
+        rows = [*function()]
+    except (NotLocal, WidenError) as error:
+        rows = [(_FAILED, number, pickle.dumps(error))]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        rows = [(_FAILED, number, pickle.dumps(NotLocal(str(error))))]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    types = (pa.string(), pa.int32(), pa.binary())
+    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
+    yield pa.RecordBatch.from_arrays(arrays, names=["kind", "number", "value"])
 
 
 _Rows = Iterator[tuple[str, int, bytes]]
+_Parts = Iterator[tuple[int, pa.Array, pa.Table]]
+"""Some rows at a time: the number of their file, their positions there, and columns."""
+
+_Stage = Callable[[_Task, _Parts], _Rows]
 
 
-def _stage_records(task: _Task, number: int, files: Sequence[int]) -> _Rows:
+def _stage_files(task: _Task, scan: FileScan, stage: _Stage, _: int, files: Sequence[int]) -> _Rows:
+    return stage(task, ((at, *part) for at in files for part in scan.read_located(task.adds[at])))
+
+
+def _stage_located(
+    task: _Task, schema: pa.Schema, stage: _Stage, numbers: Mapping[str, int], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    yield from _to_results(0, partial(stage, task, _read_located(schema, numbers, batches)))
+
+
+def _read_located(schema: pa.Schema, numbers: Mapping[str, int], batches: Iterable[pa.RecordBatch]) -> _Parts:
+    for keys, positions, structs in (batch.columns for batch in batches):
+        rows = pa.Table.from_batches([cast_batch(pa.RecordBatch.from_struct_array(structs), schema)])
+        for key, of_file in rows_by_file(keys):
+            yield numbers[key], positions.filter(of_file).cast(pa.uint64()), rows.filter(of_file)
+
+
+def _stage_records(task: _Task, given: _Parts) -> _Rows:
     plan = task.plan
-    rows = pa.concat_tables(
-        plan.record_columns(at, positions, rows, deletes=task.adds[at].path in task.deleting)
-        for at in files
-        for positions, rows in plan.scan.read_located(task.adds[at])
-    ).combine_chunks()
+    parts = [
+        plan.record_columns(at, positions, rows, find_deleting(task.deleting, task.adds[at].path, positions))
+        for at, positions, rows in given
+    ]
+    if not parts:
+        return
+    rows = pa.concat_tables(parts).combine_chunks()
     keys = [one_array(rows[f"k{at}"]) for at in range(len(plan.keys))]
     if any(each.null_count for each in (*keys, one_array(rows["s"]))):
         raise NotLocal("records have no key or no sequence")  # the ingestion quarantines such records
-    task.put(f"{_RECORDS}{number}", rows, task.buckets_of(keys))
+    yield task.put(rows, task.buckets_of(keys))
     bounds = [key.bounds(values) if len(values) else None for key, values in zip(plan.keys, keys, strict=True)]
-    yield _BOUNDS, number, pickle.dumps(bounds)
+    yield _BOUNDS, 0, pickle.dumps(bounds)
 
 
-def _stage_rows(task: _Task, number: int, files: Sequence[int]) -> _Rows:
+def _stage_rows(task: _Task, given: _Parts) -> _Rows:
     plan, parts = task.plan, []
+    for at, positions, rows in given:
+        part = plan.row_columns(at, positions, rows)
+        for name, keys in plan.keys_of(rows).items():
+            part = part.append_column(name, keys)
+        parts.append(part)
+    if parts:
+        whole = pa.concat_tables(parts).combine_chunks()
+        yield task.put(whole, task.buckets_of([one_array(whole[f"k{at}"]) for at in range(len(plan.keys))]))
+
+
+def _stage_listed(task: _Task, lists: KeyLists, _: int, files: Sequence[int]) -> _Rows:
     for at in files:
-        for positions, rows in plan.scan.read_located(task.adds[at]):
-            part = plan.row_columns(at, positions, rows)
-            for name, keys in plan.keys_of(rows).items():
-                part = part.append_column(name, keys)
-            parts.append(part)
-    rows = pa.concat_tables(parts).combine_chunks()
-    keys = [one_array(rows[f"k{at}"]) for at in range(len(plan.keys))]
-    task.put(f"{_ROWS}{number}", rows, task.buckets_of(keys))
-    yield from ()
+        keys = lists.read_file(at)
+        yield task.put(keys, task.to_buckets([one_array(keys[KEY_TEXT])]))
 
 
-def _stage_listed(task: _Task, lists: KeyLists, number: int, files: Sequence[int]) -> _Rows:
-    (at,) = files
-    keys = lists.read_file(at)
-    task.put(f"{_LISTED}{number}", keys, task.to_buckets([one_array(keys[KEY_TEXT])]))
-    yield from ()
-
-
-def _stage_contents(
-    task: _Task, wanted: Mapping[int, BitMap64], first: int, number: int, files: Sequence[int]
-) -> _Rows:
+def _stage_contents(wanted: Mapping[int, BitMap64], task: _Task, given: _Parts) -> _Rows:
     parts, buckets = [], []
-    for at in files:
-        positions_wanted = pa.array(wanted[at].to_array(), pa.uint64())
-        for positions, rows in task.plan.whole.read_located(task.adds[at]):
-            chosen = pc.is_in(positions, value_set=positions_wanted)
-            own, positions = rows.filter(chosen).combine_chunks(), positions.filter(chosen)
-            keys = [one_array(each) for each in task.plan.keys_of(own).values()]
-            buckets.append(task.buckets_of(keys))
-            number_of_file = pa.repeat(pa.scalar(at, pa.int32()), len(own))
-            parts.append(
-                pa.table({"file": number_of_file, "position": positions, "row": one_array(own.to_struct_array())})
-            )
-    task.put(f"{_CONTENTS}{first + number}", pa.concat_tables(parts), pa.concat_arrays(buckets))
-    yield from ()
+    for at, positions, rows in given:
+        chosen = pc.is_in(positions, value_set=pa.array(wanted[at].to_array(), pa.uint64()))
+        own, positions = rows.filter(chosen).combine_chunks(), positions.filter(chosen)
+        buckets.append(task.buckets_of([one_array(each) for each in task.plan.keys_of(own).values()]))
+        number_of_file = pa.repeat(pa.scalar(at, pa.int32()), len(own))
+        parts.append(pa.table({"file": number_of_file, "position": positions, "row": one_array(own.to_struct_array())}))
+    if parts:
+        yield task.put(pa.concat_tables(parts), pa.concat_arrays(buckets))
 
 
 def _decide_buckets(task: _Task, _: int, buckets: Sequence[int]) -> _Rows:
@@ -386,7 +435,7 @@ def _decide_bucket(task: _Task, bucket: int) -> _Rows:
     plan = task.plan
     records = pa.concat_tables(task.get_all(_RECORDS, bucket)).combine_chunks()
     if not len(records):
-        yield _DONE, bucket, pickle.dumps({"counts": KeyCounts(), "keys": None, "new": None, "bucket": bucket})
+        yield _DONE, bucket, pickle.dumps({"counts": KeyCounts(), "keys": None, "new": None})
         return
     names = [f"k{at}" for at in range(len(plan.keys))]
     codes, code = KeyCodes.of([one_array(records[name]) for name in names])
@@ -408,7 +457,7 @@ def _decide_bucket(task: _Task, bucket: int) -> _Rows:
     keys = None
     if decision.deletions is not None:
         keys = KeyLists.write_keys(*task.keys, decision.deletions)
-    yield _DONE, bucket, pickle.dumps({"counts": decision.counts, "keys": keys, "new": new, "bucket": bucket})
+    yield _DONE, bucket, pickle.dumps({"counts": decision.counts, "keys": keys, "new": new})
 
 
 def _with_code(codes: KeyCodes, names: Sequence[str], rows: pa.Table) -> pa.Table:
@@ -457,22 +506,9 @@ def _to_place(file: pa.Array, position: pa.Array) -> pa.Array:
     return pc.add(pc.multiply(file.cast(pa.int64()), 2**40), position.cast(pa.int64()))
 
 
-def _stage_new(task: _Task, bucket: int, decision: KeyDecision) -> tuple[int, int] | None:
-    """Stage the rows that a bucket adds, and return their number and their size; None if it adds none."""
+def _stage_new(task: _Task, bucket: int, decision: KeyDecision) -> tuple[int, str, int] | None:
+    """Stage the rows that a bucket adds, and return their number, the path, and the size; None if it adds none."""
     if decision.new is None:
         return None
-    sink = pa.BufferOutputStream()
-    schema = task.plan.whole.arrow_schema
-    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
-        for rows in decision.new.read():
-            file.write_table(rows.cast(schema))
-    content = sink.getvalue().to_pybytes()
-    task.store.put(f"{task.folder}/{_NEW}{bucket}", content)
-    return decision.new.count, len(content)
-
-
-def _read_new(store: LogStore, path: str) -> Iterator[pa.Table]:
-    with open_data_file(store, path) as opened:
-        file = pa.ipc.open_file(opened)
-        for number in range(file.num_record_batches):
-            yield pa.Table.from_batches([file.get_batch(number)])
+    path, schema = f"{task.folder}/{_NEW}{bucket}", task.plan.whole.arrow_schema
+    return decision.new.count, path, RowPart(decision.new.read).stage(task.store, path, schema).size_bytes

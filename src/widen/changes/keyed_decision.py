@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from widen.changes.history import Events, RowTimes, VersionRows, decide_versions, number_orders, order_events
 from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts
@@ -36,6 +38,7 @@ from widen.files.data_reader import FileScan
 from widen.files.row_tests import RowTest
 from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import VERSION_FIELDS
+from widen.limits import BUCKET_BYTES, KEYED_BYTES
 from widen.model.types import BYTE, STRING, DataType, Field, StructType
 from widen.schema.source_metadata import role_of, source_key
 
@@ -50,13 +53,14 @@ class KeyPlan:
         scan: Reads the columns of the keys, the sequence, the ends of versions, and the condition.
         order: None if the last batch wins.
         until: The columns that say when versions end; None without history.
-        deletes: Whether records delete; None if their files say so.
+        deletes: Whether records delete; None if that is known by their positions.
         content: Reads every column by which two records of a key with one sequence may differ.
         whole: Reads every column.
         unchanged: The column that names the fields that keep their values; None if no record names any.
         since: The columns that say when versions start; None if every record is a version.
         tracked: The fields whose changes open a version, and how they are read, likewise.
         defaults: See `PartialRecords`.
+        condition: The condition of deletions that only Spark evaluates; None without one.
     """
 
     schema: StructType
@@ -72,6 +76,7 @@ class KeyPlan:
     since: OrderColumns | None = None
     tracked: tuple[TrackedFields, FileScan] | None = None
     defaults: Mapping[str, pa.Array] | None = None
+    condition: str | None = None
 
     @property
     def order_type(self) -> DataType:
@@ -92,15 +97,13 @@ class KeyPlan:
         """Return the sequence of rows; without one, all are equal."""
         return pa.repeat(pa.scalar(0, pa.int8()), len(rows)) if self.order is None else self.order.read(rows)
 
-    def record_columns(self, number: int, positions: pa.Array, rows: pa.Table, *, deletes: bool) -> pa.Table:
+    def record_columns(self, number: int, positions: pa.Array, rows: pa.Table, is_delete: pa.Array) -> pa.Table:
         """Return what the decision needs of records.
 
         Args:
             number: The number of their file.
-            deletes: Whether all of them delete, if columns do not say so.
+            is_delete: Whether they delete, if columns do not say so; see `find_deleting`.
         """
-        count = len(positions)
-        is_delete = pa.repeat(pa.scalar(deletes), count)
         if self.deletes is not None:
             is_delete = one_array(pc.fill_null(self.deletes(rows), False))
         own = {"s": self.sequence(rows), "d": is_delete, "u": self._unchanged_names(rows)}
@@ -135,6 +138,18 @@ class KeyPlan:
         types = {"file": pa.int32(), "position": pa.uint64(), "s": to_arrow(self.order_type)}
         types |= {name: to_arrow(each.data_type) for name, each in self.times.items()}
         return {**types, "u": pa.list_(pa.string())}
+
+
+Deleting: TypeAlias = Mapping[str, BitMap64 | None]
+"""The files of a batch with records that delete, by path: their positions, or None for all of them."""
+
+
+def find_deleting(deleting: Deleting, path: str, positions: pa.Array) -> pa.Array:
+    """Return which records of a file delete."""
+    marked = deleting.get(path)
+    if marked is None:
+        return pa.repeat(pa.scalar(path in deleting), len(positions))
+    return pc.is_in(positions, value_set=pa.array(marked.to_array(), pa.uint64()))
 
 
 # Keys as numbers.
@@ -510,28 +525,34 @@ class Decider:
     def _versions(self) -> KeyDecision:
         """Return what a batch does where every version of a row is kept."""
         plan = self._plan
-        assert plan.until is not None
         events, ordered, distinct = self._ordered(rules=plan.rules)
-        ends = plan.until.comparable(self._rows["until"])
-        since = None if plan.since is None else plan.since.comparable(self._rows["since"])
-        until, start = (
-            None if each is None else pc.index_in(each, value_set=distinct, skip_nulls=True) for each in (ends, since)
-        )
+        until, is_open = self._find_times("until", distinct)
+        start = None if plan.tracked is None else self._find_times("since", distinct)[0]
         tracked = None if plan.tracked is None else partial(self._hash_tracked, *plan.tracked)
-        times = RowTimes(until, ends.is_null(), start)
+        times = RowTimes(until, is_open, start)
         versions = decide_versions(events, ordered, times, tracked, self._kept_fields)
         new = None
         if len(versions.rows):
             starts = distinct.take(pc.if_else(pc.greater_equal(versions.starts, 0), versions.starts, None))
             rows = VersionRows(starts, distinct.take(versions.ends), plan.schema, plan.rules)
-            if versions.kept:
-                whole = self._read_kept(versions.rows, versions.kept, plan.whole)
-                new = NewRows.of(rows.with_times(whole))
-            else:
-                new = rows.to_new_rows(self._events_at(versions.rows), plan.whole)
+            whole = self._read_kept(versions.rows, versions.kept, plan.whole, BUCKET_BYTES)
+            new = NewRows.of(rows.with_times(whole))
         gone = self._to_list(versions.gone) if len(versions.gone) else None
         everything = pa.repeat(pa.scalar(True), len(self._code))
         return KeyDecision(versions.counts, everything, versions.removed, gone, new)
+
+    def _find_times(self, name: str, distinct: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Return the times of the rows of the table by their numbers among sequences, and which rows have none.
+
+        No event has a time of another kind, such as a text where there are numbers.
+        """
+        columns, count = self._plan.times.get(name), len(self._rows["s"])
+        if columns is None:
+            return pa.nulls(count, pa.int64()), pa.repeat(pa.scalar(True), count)
+        times = columns.comparable(self._rows[name])
+        if times.type != distinct.type:
+            return pa.nulls(count, pa.int64()), times.is_null()
+        return pc.index_in(times, value_set=distinct, skip_nulls=True), times.is_null()
 
     @cached_property
     def _kept_fields(self) -> dict[str, pa.Array]:
@@ -546,15 +567,20 @@ class Decider:
         }
         return {name: flags for name, flags in fields.items() if count_true(flags)}
 
-    def _read_kept(self, events: pa.Array, kept: Mapping[str, pa.Array], scan: FileScan) -> pa.Table:
+    def _read_kept(
+        self, events: pa.Array, kept: Mapping[str, pa.Array], scan: FileScan, most_bytes: int = KEYED_BYTES
+    ) -> pa.Table:
         """Return the contents of events, with the values that they keep of others.
 
         Args:
             kept: Of each event, the event that has the value of a column; null for itself.
+            most_bytes: See `Places.read`.
         """
+        if not kept:
+            return self._events_at(events).read(scan, most_bytes)
         kept = {name: pc.coalesce(each, events) for name, each in kept.items()}
         needed = pc.unique(pa.concat_arrays([events, *kept.values()]))
-        rows = self._events_at(needed).read(scan)
+        rows = self._events_at(needed).read(scan, most_bytes)
         columns = [
             one_array(rows[name]).take(pc.index_in(kept.get(name, events), value_set=needed))
             for name in rows.column_names

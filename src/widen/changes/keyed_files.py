@@ -1,4 +1,4 @@
-"""Find, read and compare the target rows of a keyed load, without Spark.
+"""Find, read and compare the target rows of a keyed load.
 
 Delta and Iceberg tables differ in how their files are found and read, which is a `KeyedTable`.
 
@@ -8,28 +8,48 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple, cast
 from typing import Protocol as Interface
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from widen.changes.deleted_keys import KeyLists
+from widen.evolution.key_rules import INTEGERS
+from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
 from widen.files.deleted_rows import to_bitmap
-from widen.frames.parquet_writer import find_obstacle
-from widen.frames.scan import location_key
+from widen.files.footers import open_data_file
+from widen.frames.physical_layout import default_values_of
+from widen.frames.scan import location_key, read_with_locations
 from widen.limits import KEYED_BYTES
-from widen.log.file_list import filter_files, to_adds
+from widen.log.file_list import concat_files, filter_files, from_adds, to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, select_files
-from widen.model.types import Field, StructType
+from widen.model.types import (
+    DATE,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    ArrayType,
+    DataType,
+    Field,
+    MapType,
+    StructType,
+)
 from widen.proof.column_digests import hash_values
-from widen.protocol.actions import Add
+from widen.protocol.actions import Add, Protocol
 from widen.protocol.data_skipping import Predicate
+from widen.protocol.file_statistics import count_written_rows
+from widen.protocol.table_features import default_columns
+from widen.spark.engine import Session, require_spark, start_tasks
+from widen.spark.errors import translate_spark_errors
+from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark
 
 
 class KeyedTable(Interface):
@@ -48,8 +68,14 @@ class KeyedTable(Interface):
         """The files of the table, among which tasks stage what they decide."""
 
     @property
-    def can_write_rows(self) -> bool:
-        """Whether rows that are made of several records are written with Arrow."""
+    def lists(self) -> KeyLists:
+        """The keys that were deleted until that version."""
+
+    def to_adds(self, files: Sequence[Any]) -> list[Add]:
+        """Return files of the batch as a scan reads them."""
+
+    def count_rows(self, files: Sequence[Any]) -> int:
+        """Return the number of records in files of the batch."""
 
     def scan(self, columns: StructType) -> FileScan:
         """Return how some of the columns are read.
@@ -57,6 +83,18 @@ class KeyedTable(Interface):
         Raises:
             NotLocal: only Spark can read the table exactly.
         """
+
+    def on_spark(self) -> KeyedTable:
+        """Return the table as Spark reads it: `locate` returns the rows, and a scan only says which columns it has."""
+
+    def locate(self, spark: SparkSession, adds: Sequence[Add]) -> DataFrame:
+        """Return the rows of files, of the batch or of the version, with `FILE` and `ROW`."""
+
+    def location_of(self, add: Add) -> str:
+        """Return the value of `FILE` in the rows of a file."""
+
+    def read_defaults(self, session: Session) -> Mapping[str, pa.Array]:
+        """Return the values that new rows have in columns without a field, as arrays of one value."""
 
     def find_files(self, searched: Predicate) -> Sequence[Add]:
         """Return the files of the version that may have some rows.
@@ -69,17 +107,19 @@ class KeyedTable(Interface):
         """Return by what the result names a file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeltaFiles(KeyedTable):
     """A Delta table.
 
     Args:
         view: The version, with the columns after the batch.
         snapshot: The version; None if the table does not exist yet.
+        keeps_versions: Whether the table has a history.
     """
 
     view: Snapshot
     snapshot: Snapshot | None
+    keeps_versions: bool = False
 
     @property
     def schema(self) -> StructType:
@@ -93,9 +133,15 @@ class DeltaFiles(KeyedTable):
     def store(self) -> LogStore:
         return self.view.store
 
-    @property
-    def can_write_rows(self) -> bool:
-        return not find_obstacle(self.view.configuration)
+    @cached_property
+    def lists(self) -> KeyLists:
+        return KeyLists.of(self.store, self.snapshot, every=self.keeps_versions)
+
+    def to_adds(self, files: Sequence[Add]) -> list[Add]:
+        return list(files)
+
+    def count_rows(self, files: Sequence[Add]) -> int:
+        return count_written_rows(files)
 
     def scan(self, columns: StructType) -> LocalScan:
         view = self.view
@@ -109,6 +155,29 @@ class DeltaFiles(KeyedTable):
 
     def key_of(self, add: Add) -> str:
         return location_key(self.view.store.uri(add.path))
+
+    def on_spark(self) -> DeltaFiles:
+        return self
+
+    def locate(self, spark: SparkSession, adds: Sequence[Add]) -> DataFrame:
+        return read_with_locations(spark, self.store, self.view, concat_files([from_adds(adds)]))
+
+    def location_of(self, add: Add) -> str:
+        return self.key_of(add)
+
+    def read_defaults(self, session: Session) -> Mapping[str, pa.Array]:
+        return evaluate_defaults(session, self.schema, self.view.configuration.protocol)
+
+
+def evaluate_defaults(session: Session, schema: StructType, protocol: Protocol) -> dict[str, pa.Array]:
+    """Return the defaults of columns as arrays of one value; see `KeyedTable.read_defaults`."""
+    if not default_columns(schema, protocol):
+        return {}
+    spark, types = require_spark(session, "only it evaluates defaults"), {each.name: each.type for each in schema}
+    values = [each.alias(name) for name, each in default_values_of(schema, protocol).items()]
+    with translate_spark_errors():
+        row = spark.range(1).select(*values).toArrow()
+    return {name: one_array(row[name]).cast(to_arrow(types[name])) for name in row.column_names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +206,54 @@ class RowPart(NamedTuple):
     """Rows in the columns of the table.
 
     Args:
-        read: Yields them some at a time. May raise `NotLocal`.
-        size_bytes: About how many bytes they have in files, where tasks should write many of them.
+        read: Yields them some at a time.
+        size_bytes: About how many bytes they have in files, where tasks should write many of them; 0 for rows that this
+            process holds.
     """
 
     read: Callable[[], Iterator[pa.Table]]
     size_bytes: int = 0
+
+    def stage(self, store: LogStore, path: str, schema: pa.Schema) -> RowPart:
+        """Return the same rows in a new file of the table's store, which tasks can read."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as file:
+            for rows in self.read():
+                file.write_table(rows.cast(schema))
+        content = sink.getvalue().to_pybytes()
+        store.put(path, content)
+        return RowPart.staged(store, path, len(content))
+
+    @staticmethod
+    def staged(store: LogStore, path: str, size_bytes: int) -> RowPart:
+        """Return rows in a file that `stage` has written."""
+        return RowPart(partial(_read_staged, store, path), size_bytes)
+
+
+def _read_staged(store: LogStore, path: str) -> Iterator[pa.Table]:
+    with open_data_file(store, path) as opened:
+        file = pa.ipc.open_file(opened)
+        for number in range(file.num_record_batches):
+            yield pa.Table.from_batches([file.get_batch(number)])
+
+
+def read_on_spark(spark: SparkSession, new: NewRows, schema: StructType, store: LogStore, folder: str) -> DataFrame:
+    """Return rows as Spark writes them.
+
+    Args:
+        schema: The columns of the table.
+        folder: A new folder below the store, for what this process holds; the caller deletes it in the end.
+    """
+    arrow, parts = to_arrow_schema(schema), list(enumerate(new.parts))
+    staged = [each if each.size_bytes else each.stage(store, f"{folder}/{at}", arrow) for at, each in parts]
+    rows = start_tasks(spark, len(staged)).mapInArrow(partial(_read_parts, staged), to_spark(as_nullable(schema)))
+    return cast("DataFrame", rows)
+
+
+def _read_parts(parts: Sequence[RowPart], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    freeze_imports()
+    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+        yield from (batch for rows in parts[number].read() for batch in rows.to_batches())
 
 
 # Read the records of a batch and the rows of a table in full, and compare them.
@@ -207,14 +318,17 @@ class Places:
         """Yield the rows some at a time, with their numbers among the places."""
         return self.contents.read_parts(self.file, self.position, scan)
 
-    def read(self, scan: FileScan) -> pa.Table:
+    def read(self, scan: FileScan, most_bytes: int = KEYED_BYTES) -> pa.Table:
         """Return the rows, in the sequence of the places.
+
+        Args:
+            most_bytes: The maximum size of the files that this process reads for it.
 
         Raises:
             TooLarge: they are in too many files.
             NotLocal: only Spark can read a file exactly.
         """
-        if isinstance(self.contents, FileContents) and self.contents.size_of(self.file) > KEYED_BYTES:
+        if isinstance(self.contents, FileContents) and self.contents.size_of(self.file) > most_bytes:
             raise TooLarge("the records are in many files")
         parts, order = [scan.arrow_schema.empty_table()], [pa.array([], pa.uint64())]
         for at, rows in self.read_parts(scan):
@@ -237,12 +351,29 @@ def _encode(rows: pa.Table) -> Iterator[bytes]:
 def content_texts(rows: pa.Table, columns: Sequence[Field]) -> pa.Array:
     """Return the contents of records as texts to sort by: JSON, with the columns in the order of their names.
 
+    There is a text for every value: times are as Arrow writes them, and maps whose keys JSON does not have are lists.
+
     Args:
         columns: The columns that records may differ in.
     """
-    fields = StructType(tuple(sorted(columns, key=lambda field: field.name)))
-    texts = [text.encode() for part in _parts(rows.select(fields.names)) for text in record_texts(fields, part)]
+    fields = sorted(columns, key=lambda field: field.name)
+    schema = StructType(tuple(Field(each.name, _as_json(each.type)) for each in fields))
+    plain = rows.select(schema.names).cast(to_arrow_schema(schema))
+    texts = [text.encode() for part in _parts(plain) for text in record_texts(schema, part)]
     return pa.array(texts, pa.binary())
+
+
+def _as_json(data_type: DataType) -> DataType:
+    match data_type:
+        case StructType(fields):
+            return StructType(tuple(Field(each.name, _as_json(each.type)) for each in fields))
+        case ArrayType(element):
+            return ArrayType(_as_json(element))
+        case MapType(key, value) if key == STRING or key in INTEGERS:
+            return MapType(key, _as_json(value))
+        case MapType(key, value):
+            return ArrayType(StructType((Field("key", _as_json(key)), Field("value", _as_json(value)))))
+    return STRING if data_type in (DATE, TIMESTAMP, TIMESTAMP_NTZ) else data_type
 
 
 def _parts(rows: pa.Table) -> Iterator[pa.Table]:

@@ -1,6 +1,8 @@
 """A load by key: which files and rows it reads, and what it does to the rows of the table.
 
-This process decides what it can hold, with Arrow and without a Spark job; only the keys of the table are read.
+This process decides what it can hold, with Arrow and without a Spark job; only the keys of the table are read. Tasks
+decide more than that in buckets of keys. Spark evaluates conditions that only it understands, and reads the files that
+Arrow does not read exactly; the decision is the same.
 
 Source: docs/guide/keys.md
 """
@@ -9,22 +11,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.deleted_keys import KeyLists, WrittenKeys
+from widen.changes.change_data_writer import to_bitmaps
+from widen.changes.deleted_keys import WrittenKeys
 from widen.changes.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns
 from widen.changes.keyed_buckets import Bounds, Buckets
-from widen.changes.keyed_decision import Decider, KeyCodes, KeyPlan
+from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyPlan, find_deleting
 from widen.changes.keyed_files import FileContents, KeyedTable, NewRows, TooLarge, positions_by_file
 from widen.changes.overwrite import within_bounds
 from widen.changes.tracked_fields import TrackedFields
-from widen.errors import InvalidOption
+from widen.errors import InvalidOption, JobFailed
 from widen.evolution.key_rules import (
     KEY_TEXT,
     NUMBER,
@@ -37,22 +41,24 @@ from widen.evolution.key_rules import (
 )
 from widen.files.arrow_types import one_array
 from widen.files.data_reader import NotLocal
+from widen.files.deleted_rows import mark_rows
 from widen.files.predicates import bind_condition
-from widen.files.row_tests import plan_test
+from widen.files.row_tests import RowTest, plan_test
 from widen.json.field_rules import VALID_FROM, VALID_TO
 from widen.limits import KEYED_BYTES, KEYED_RECORDS
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
-from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, StructType, is_same_name
+from widen.model.types import BYTE, INTEGER, LONG, SHORT, StructType, is_same_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
-from widen.protocol.column_metadata import find_default
 from widen.protocol.data_skipping import And, Or, Predicate, UnknownPredicate, column_conditions
 from widen.protocol.file_statistics import FileStatistics
-from widen.spark.engine import Session, start_tasks
+from widen.spark.engine import READS, Session, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
+from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ship import freeze_imports
+from widen.spark.spark_types import F, SparkSession
 
 _FILES_PER_TASK = 8
 _INTEGERS = frozenset({BYTE, SHORT, INTEGER, LONG})
@@ -114,45 +120,80 @@ def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition)
         return True
 
 
-def decide_here(
-    spark: Session,
-    table: KeyedTable,
-    adds: Sequence[Add],
-    records: int,
-    rules: KeyRules,
-    lists: KeyLists,
-    deleting: Collection[str] = (),
-) -> LocalMerge | None:
-    """Return what a batch does; None if only Spark can decide that.
-
-    What this process cannot hold is decided in buckets of keys, by tasks.
+@dataclass(frozen=True, slots=True)
+class KeyedLoad:
+    """A batch by key, and the table that it is for.
 
     Args:
         adds: The files of the batch.
         records: The number of its records.
-        lists: The keys that were deleted.
         deleting: The paths of the files whose records delete rows; see `KeyRules.excluded`.
     """
+
+    table: KeyedTable
+    rules: KeyRules
+    adds: Sequence[Add]
+    records: int
+    deleting: Collection[str] = ()
+
+    @contextmanager
+    def decide(self, session: Session) -> Iterator[LocalMerge]:
+        """Return what the batch does. What tasks have staged for it is deleted when the context ends.
+
+        Raises:
+            KeyRepeated: there is no sequence, and a key has different records.
+            SequenceRepeated: the rules are strict, and the winner among equal sequences would change the result.
+            EngineUnsuitable: only Spark reads a file, or evaluates the condition, and it must not start.
+        """
+        merge = decide_load(session, self)
+        try:
+            yield merge
+        except BaseException:
+            merge.close(False)
+            raise
+        merge.close(True)
+
+
+def decide_load(session: Session, load: KeyedLoad) -> LocalMerge:
+    """Return what a batch does; see `KeyedLoad.decide`."""
     try:
-        plan = plan_decision(table, rules)
-        if plan is None:
-            return None
-        if records <= KEYED_RECORDS:
+        planned = _plan_load(session, load)
+        if load.records <= KEYED_RECORDS:
             with suppress(TooLarge):
-                return _decide(spark, plan, table, adds, lists, deleting)
-        return _decide_in_buckets(spark, plan, table, adds, records, lists, deleting)
-    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
+                return _decide(session, *planned)
+        return _decide_in_buckets(session, *planned)
+    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        spark = require_spark(session, str(error) if isinstance(error, NotLocal) else READS)
+    load = replace(load, table=load.table.on_spark())
+    try:
+        return _decide_in_buckets(spark, *_plan_load(spark, load), by_spark=True)
+    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise JobFailed(reason=f"what Spark has read cannot be compared: {error}") from error
 
 
-def _decide(
-    spark: Session,
-    plan: KeyPlan,
-    table: KeyedTable,
-    adds: Sequence[Add],
-    lists: KeyLists,
-    deleting: Collection[str],
-) -> LocalMerge:
+def _plan_load(session: Session, load: KeyedLoad) -> tuple[KeyPlan, KeyedLoad, Deleting]:
+    """Return which columns decide, and which records delete."""
+    plan, deleting = plan_decision(load.table, load.rules), dict[str, BitMap64 | None].fromkeys(load.deleting)
+    if load.rules.keeps_missing:
+        plan = replace(plan, defaults=load.table.read_defaults(session))
+    if plan.condition is not None:
+        spark = require_spark(session, "only it evaluates the condition of deletions")
+        deleting |= _find_deleting(spark, load, plan.condition)
+    return plan, load, deleting
+
+
+def _find_deleting(spark: SparkSession, load: KeyedLoad, condition: str) -> dict[str, BitMap64]:
+    """Return the positions of the records that fulfil a condition: at most one bit for each record."""
+    table, rows = load.table, load.table.locate(spark, load.adds)
+    ensure_deterministic_condition(rows, condition)
+    with translate_spark_errors():
+        words = mark_rows(rows.where(F.expr(condition).cast("boolean")), F.lit(True)).toArrow()
+    paths = {table.location_of(add): add.path for add in load.adds}
+    return {paths[key]: positions for key, positions in to_bitmaps(words).items()}
+
+
+def _decide(session: Session, plan: KeyPlan, load: KeyedLoad, deleting: Deleting) -> LocalMerge:
+    table, adds, lists = load.table, load.adds, load.table.lists
     records = _read_records(plan, adds, deleting)
     keys = [one_array(records[f"k{at}"]) for at in range(len(plan.keys))]
     if any(each.null_count for each in (*keys, one_array(records["s"]))):
@@ -161,7 +202,7 @@ def _decide(
     bounds = [key.bounds(values) for key, values in zip(plan.keys, keys, strict=True)]
     searched = _to_predicate(table, bounds)
     files = table.find_files(searched)
-    rows = _find_rows(spark, plan, codes, files, len(adds))
+    rows = _find_rows(session, plan, codes, files, len(adds))
     # Without a sequence, the last batch wins.
     listed = lists.read_here() if plan.order is not None and lists.has_keys else _NO_KEYS.empty_table()
     if listed is None:
@@ -185,22 +226,18 @@ def _by_name(marked: Mapping[int, BitMap64], names: Sequence[str]) -> dict[str, 
 
 
 def _decide_in_buckets(
-    spark: Session,
-    plan: KeyPlan,
-    table: KeyedTable,
-    adds: Sequence[Add],
-    records: int,
-    lists: KeyLists,
-    deleting: Collection[str],
+    session: Session, plan: KeyPlan, load: KeyedLoad, deleting: Deleting, *, by_spark: bool = False
 ) -> LocalMerge:
-    folder, count = uuid.uuid4().hex, Buckets.choose_count(records, adds)
-    buckets = Buckets(spark, plan, table.store, folder, lists, adds, deleting, count)
-    close = partial(_discard_staged, table.store, folder, lists.store, buckets.keys)
+    table, adds, folder = load.table, load.adds, uuid.uuid4().hex
+    count = Buckets.choose_count(load.records, adds)
+    buckets = Buckets(session, plan, table, folder, adds, deleting, count, by_spark)
+    close = partial(_discard_staged, table.store, folder, table.lists.store, buckets.keys)
     with ExitStack() as undo:
         undo.callback(close, False)
-        searched = _to_predicate(table, buckets.stage_batch())
+        bounds, records = buckets.stage_batch()
+        searched = _to_predicate(table, bounds)
         files = table.find_files(searched)
-        found = buckets.decide(files)
+        found = buckets.decide(files, records)
         names = list(map(table.key_of, [*adds, *files]))
         lost, removed = _by_name(found.lost, names), _by_name(found.removed, names)
         undo.pop_all()
@@ -216,32 +253,21 @@ def _discard_staged(store: LogStore, folder: str, keys_store: LogStore, keys: st
 # The columns, and the records.
 
 
-def plan_decision(table: KeyedTable, rules: KeyRules) -> KeyPlan | None:
-    """Return which columns decide; None if only Spark can."""
+def plan_decision(table: KeyedTable, rules: KeyRules) -> KeyPlan:
+    """Return which columns decide; call `ensure_rules_apply` before.
+
+    Raises:
+        NotLocal: only Spark can read the table exactly.
+    """
     schema = table.schema
-    if rules.keeps_missing and any(find_default(field) is not None for field in schema):
-        return None  # Spark evaluates the defaults that a new row takes
-    if not (rules.is_plain or table.can_write_rows):
-        return None
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
     order = OrderColumns.of(schema, rules.sequence_by)
     until = OrderColumns.of(schema, rules.times(VALID_TO)) if rules.history else None
     tracked = TrackedFields.of(schema, rules)
     since = None if tracked is None else OrderColumns.of(schema, rules.times(VALID_FROM))
-    if len(keys) < len(rules.key) or (order is None and rules.sequence_by):
-        return None
-    if rules.history and (until is None or order is None or (until.data_type == STRING) != (order.data_type == STRING)):
-        return None
-    condition = rules.deletes(schema)
-    deletes = None if condition is None else bind_condition(condition, schema)
-    test = None if deletes is None else plan_test(deletes)
-    places = [place for each in (*keys, order, until, since) if each is not None for place in each.places]
+    condition, test, used = _plan_condition(schema, rules)
     unchanged = unchanged_column(schema, rules)
-    if unchanged is not None and not table.can_write_rows:
-        return None
-    wanted = {place[0] for place in places} | {
-        each.path[0] for each in ([] if deletes is None else column_conditions(deletes))
-    }
+    wanted = {place[0] for each in (*keys, order, until, since) if each is not None for place in each.places} | used
     wanted |= set() if unchanged is None else {unchanged.name}
     fields = tuple(field for field in schema if any(is_same_name(field.name, name) for name in wanted))
     return KeyPlan(
@@ -257,12 +283,24 @@ def plan_decision(table: KeyedTable, rules: KeyRules) -> KeyPlan | None:
         unchanged,
         since,
         None if tracked is None else (tracked, table.scan(tracked.schema)),
+        condition=condition,
     )
 
 
-def _read_records(plan: KeyPlan, adds: Sequence[Add], deleting: Collection[str]) -> pa.Table:
+def _plan_condition(schema: StructType, rules: KeyRules) -> tuple[str | None, RowTest | None, set[str]]:
+    """Return the condition of deletions if only Spark evaluates it, else its test and the columns that it uses."""
+    condition = rules.deletes(schema)
+    if condition is None:
+        return None, None, set()
+    bound = bind_condition(condition, schema)
+    with suppress(NotLocal):
+        return None, plan_test(bound), {each.path[0] for each in column_conditions(bound)}
+    return condition, None, set()
+
+
+def _read_records(plan: KeyPlan, adds: Sequence[Add], deleting: Deleting) -> pa.Table:
     return pa.concat_tables(
-        plan.record_columns(number, positions, rows, deletes=add.path in deleting)
+        plan.record_columns(number, positions, rows, find_deleting(deleting, add.path, positions))
         for number, add in enumerate(adds)
         for positions, rows in plan.scan.read_located(add)
     ).combine_chunks()
@@ -288,7 +326,11 @@ def _find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[A
         times = "".join(f", {name} {each.data_type.sql}" for name, each in plan.times.items())
         columns = f"file int, position bigint, s {plan.order_type.sql}{times}, u array<string>, code bigint"
         found = numbers.mapInArrow(partial(_find_task, plan, codes, slim, first, tasks), columns).toArrow()
-    return found.cast(schema).combine_chunks() if found.num_columns else schema.empty_table()
+    if not found.num_columns:
+        return schema.empty_table()
+    if pc.any(pc.less(found["file"], 0)).as_py():
+        raise NotLocal("it reads files of the table")
+    return found.cast(schema).combine_chunks()
 
 
 def _find_in_files(plan: KeyPlan, codes: KeyCodes, files: Sequence[Add], first: int) -> Iterator[pa.Table]:
@@ -307,12 +349,21 @@ def _find_task(
     freeze_imports()
     for task in (task for batch in batches for task in batch.column(0).to_pylist()):
         for number in range(task, len(files), tasks):
-            for rows in _find_in_files(plan, codes, [files[number]], first + number):
-                at = rows.column_names.index("position")
-                # Spark has no unsigned integers.
-                yield from (
-                    rows.set_column(at, "position", rows["position"].cast(pa.int64())).combine_chunks().to_batches()
-                )
+            try:
+                found = list(_find_in_files(plan, codes, [files[number]], first + number))
+            except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised, it would fail the Spark job
+                found = [pa.table({"file": [-1]})]
+            yield from (batch for rows in found for batch in _to_spark_types(plan, rows).to_batches())
+
+
+def _to_spark_types(plan: KeyPlan, rows: pa.Table) -> pa.Table:
+    """Return rows with all columns of the result; Spark has no unsigned integers."""
+    types = {**plan.row_types, "position": pa.int64(), "code": pa.int64()}
+    columns = [
+        rows[name].cast(kind) if name in rows.column_names else pa.nulls(len(rows), kind)
+        for name, kind in types.items()
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(types)).combine_chunks()
 
 
 def _to_predicate(table: KeyedTable, bounds: Bounds) -> Predicate:

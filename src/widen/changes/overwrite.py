@@ -5,16 +5,19 @@ Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial, reduce
 
+from pyroaring import BitMap64
+
 from widen.changes.assignment import BEFORE, CLAUSE, ChangeKind
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_via_materialized_rows
 from widen.evolution.key_rules import KEY
+from widen.files.deleted_rows import only_marked, to_words
 from widen.frames.scan import read_data_files
 from widen.log.commit import ReadSet
 from widen.log.file_list import concat_files, from_adds
@@ -37,20 +40,11 @@ class ReplacedRows:
 
     Args:
         keys: The keys, in columns named `KEY` and the number of the key column; None for all rows of the table.
-        match: The key of a row of the table, in the column of `keys`; by default its key columns are.
-        searched: Where to search for rows that the batch depends on, even if it replaces no row; by default, where the
-            keys are.
     """
 
     spark: SparkSession
     columns: tuple[str, ...] = ()
     keys: DataFrame | None = None
-    match: Column | None = None
-    searched: Predicate | None = None
-
-
-MATCH = "__widen_match"
-"""The column with the key of a row, if `ReplacedRows.match` makes it."""
 
 
 def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame) -> DataFrame:
@@ -88,31 +82,39 @@ def remove_replaced_rows(
     columns = [field for name in replaced.columns if (field := snapshot.schema.find(name)) is not None]
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return ChangeResult(reads=ReadSet.EVERYTHING)
-    searched = key_predicate(columns, replaced.keys) if replaced.searched is None else replaced.searched
-    selection = select_files(snapshot, searched)
-    context = ChangeContext(replaced.spark, snapshot, metadata, selection)
-    removal = change_via_materialized_rows(context, partial(_decide, context, replaced), (ChangeKind.DELETE,))
+    selection = select_files(snapshot, key_predicate(columns, replaced.keys))
+    context, names = ChangeContext(replaced.spark, snapshot, metadata, selection), map(quote_name, replaced.columns)
+    return _remove(context, partial(semi_join_keys, expressions=[*names], keys=replaced.keys), added)
+
+
+def remove_marked_rows(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult:
+    """Remove rows that are known by their positions with Spark, like `remove_replaced_rows`.
+
+    Args:
+        marked: The positions by the key of each file.
+    """
+    return _remove(context, partial(only_marked, words=to_words(context.spark, marked)), added)
+
+
+def _remove(context: ChangeContext, choose: Callable[[DataFrame], DataFrame], added: Sequence[Add]) -> ChangeResult:
+    """Remove the rows that a function chooses; see `remove_replaced_rows`."""
+    before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
+
+    def decide(rows: DataFrame) -> DataFrame:
+        return choose(rows).withColumns({CLAUSE: F.lit(0), BEFORE: before})
+
+    removal = change_via_materialized_rows(context, decide, (ChangeKind.DELETE,))
     if not removal.recorded or not added:
         return removal
     # A version with change data files must have all of its changes there, so record the new rows as well.
+    snapshot = context.snapshot
     with ExitStack() as undo, ChangeFiles(context) as files:
         undo.callback(removal.discard, snapshot.store)
-        view = snapshot.with_metadata(metadata)
-        rows = read_data_files(replaced.spark, snapshot.store, view, concat_files([from_adds(added)]))
+        view = snapshot.with_metadata(context.metadata)
+        rows = read_data_files(context.spark, snapshot.store, view, concat_files([from_adds(added)]))
         inserted = files.changes(rows.withColumn(CHANGE_TYPE, F.lit(INSERT)))
         undo.pop_all()
     return replace(removal, recorded=(*removal.recorded, *inserted), folders=(*removal.folders, *files.folders))
-
-
-def _decide(context: ChangeContext, replaced: ReplacedRows, rows: DataFrame) -> DataFrame:
-    """Return the rows to remove with their decision columns."""
-    assert replaced.keys is not None
-    before = F.struct(*(F.col(quote_name(name)) for name in context.before.names))
-    names = [quote_name(name) for name in replaced.columns]
-    if replaced.match is not None:
-        rows, names = rows.withColumn(MATCH, replaced.match), [MATCH]
-    replaced_rows = semi_join_keys(rows, names, replaced.keys)
-    return replaced_rows.withColumns({CLAUSE: F.lit(0), BEFORE: before})
 
 
 # Predicates that select files by the smallest and the largest of some keys.

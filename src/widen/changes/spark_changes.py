@@ -38,7 +38,7 @@ from widen.changes.change_data_writer import (
     write_rows_and_changes,
 )
 from widen.changes.delta_copies import copy_without_positions
-from widen.changes.keyed_files import NewRows, RowPart
+from widen.changes.keyed_files import NewRows, RowPart, read_on_spark
 from widen.errors import EngineUnsuitable, InvalidOption, StorageError
 from widen.files.data_reader import NotLocal
 from widen.files.data_writer import (
@@ -50,8 +50,8 @@ from widen.files.data_writer import (
     to_partitioned_add,
     write_rows,
 )
-from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, without_marked
-from widen.frames.parquet_writer import table_sink
+from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_words, without_marked
+from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
@@ -359,16 +359,23 @@ class _MaterializedChange:
 # Rows that are known by their positions.
 
 
-def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> ChangeResult | None:
+def copy_without(context: ChangeContext, marked: Mapping[str, BitMap64], new_folder: Callable[[], str]) -> list[Add]:
+    """Copy files without some rows: with Arrow, or with Spark where Arrow cannot; see `copy_without_positions`."""
+    copies = copy_without_positions(context, marked, new_folder)
+    if copies is not None:
+        return copies
+    left = without_marked(context.located(marked), to_words(context.spark, marked))
+    table = context.configuration.with_schema(context.schema)
+    return write_parquet(left.drop(FILE, ROW), context.store, table, new_folder())
+
+
+def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> ChangeResult:
     """Remove rows that are known by their positions, and return the result; nothing is committed.
 
     This process writes deletion vectors, and copies files unless they are large. Change data files are not written.
 
     Args:
         marked: The positions by the key of each file, which has at least one.
-
-    Returns:
-        None if Arrow cannot copy the rest of the files.
     """
     if not marked:
         return ChangeResult(reads=context.reads)
@@ -381,11 +388,7 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
         if context.has("deletionVectors"):
             revised = revise_files(files, marked, lost, rows)
         elif partial_files:
-            some = {key: marked[key] for key in partial_files}
-            copied = copy_without_positions(context, some, files.new_folder)
-            if copied is None:
-                return None
-            copies = copied
+            copies = copy_without(context, {key: marked[key] for key in partial_files}, files.new_folder)
             ensure_same_count(sum(partial_files.values()), count_written_rows(copies))
     return ChangeResult(
         removed=tuple(context.adds[key] for key in marked),
@@ -398,14 +401,27 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
     )
 
 
-def write_new_rows(context: ChangeContext, new: NewRows, job: str) -> list[Add] | None:
-    """Write rows with the columns of the table in this process, or in tasks where there are many; None if Arrow cannot.
+def write_new_rows(context: ChangeContext, new: NewRows, new_folder: Callable[[], str]) -> list[Add]:
+    """Write rows with the columns of the table: in this process, in tasks where there are many, or with Spark.
 
     Args:
-        job: The folder of the files.
+        new_folder: Returns a new folder for the files.
     """
-    if not context.has_arrow_layout:
-        return None
+    if not find_obstacle(context.configuration):
+        written = _write_with_arrow(context, new, new_folder())
+        if written is not None:
+            return written
+    # Arrow does not compute or check what the rules of the table say.
+    store, folder = context.store, new_folder()
+    try:
+        rows = read_on_spark(context.spark, new, context.configuration.schema, store, folder)
+        return write_parquet(rows, store, context.configuration, new_folder())
+    finally:
+        discard_folder(store, folder)
+
+
+def _write_with_arrow(context: ChangeContext, new: NewRows, job: str) -> list[Add] | None:
+    """Write rows in a folder; None if Arrow cannot."""
     try:
         sink = table_sink(context.store, context.configuration, job, codec_of(context.session))
     except (InvalidOption, EngineUnsuitable):  # a type that Arrow does not have, or a rule that only Spark checks

@@ -52,17 +52,14 @@ KEY = "__widen_key_"
 
 
 KEY_TEXT = f"{KEY}0"
-"""The key of a row, as one text; see `key_text`."""
+"""The key of a row, as one text; see `widen.changes.key_columns.join_texts`."""
 
 
 PROPERTY = "widen.keys"
 """Table property: the keys for writing the table, as JSON; see `KeyRules.to_property`."""
 
 
-NUMBER, TEXT, IS_DELETE, CONTENT = "__widen_number", "__widen_text", "__widen_delete", "__widen_content"
-
-
-INSERT, UPDATE, DELETE, DELETE_UNKNOWN, LATE = "insert", "update", "delete", "delete_unknown", "late"
+NUMBER, TEXT = "__widen_number", "__widen_text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -485,29 +482,8 @@ _KEY_TYPES = INTEGERS | {FLOAT, DOUBLE, STRING, BOOLEAN, BINARY, DATE, TIMESTAMP
 
 
 def is_key_type(data_type: DataType) -> bool:
-    """Return whether values of a type can be keys; see `_scalar_text`."""
+    """Return whether values of a type can be keys; see `widen.changes.key_columns`."""
     return data_type in _KEY_TYPES or isinstance(data_type, DecimalType)
-
-
-def bound_columns(old: StructType, new: StructType, rules: KeyRules) -> list[tuple[Field, str]]:
-    """Return the columns whose min/max statistics can skip files that contain none of the keys.
-
-    Args:
-        old: The columns of the table.
-        new: The columns of the rows of the batch.
-
-    Returns:
-        Each as a field of the table, with its name in the batch.
-    """
-    found = []
-    for path in rules.key:
-        places = [place for _, place in find_places(new, path)]
-        if len(places) == 1 and len(places[0]) == 1:
-            name = places[0][0]
-            field = old.find(name)
-            if field is not None and len(find_places(old, path)) == 1:
-                found.append((field, name))
-    return found
 
 
 def find_order(schema: StructType, path: Path) -> tuple[str | None, list[tuple[DataType, Path]]]:

@@ -97,6 +97,15 @@ def mark_rows(rows: DataFrame, marked: Column, *aggregates: Column) -> DataFrame
 
 def without_marked(rows: DataFrame, words: DataFrame) -> DataFrame:
     """Return the rows, given by `FILE` and `ROW`, that no word marks. Several words may be about the same 64 rows."""
+    return _join_words(rows, words, "left_anti")
+
+
+def only_marked(rows: DataFrame, words: DataFrame) -> DataFrame:
+    """Return the rows that `without_marked` leaves out."""
+    return _join_words(rows, words, "left_semi")
+
+
+def _join_words(rows: DataFrame, words: DataFrame, how: str) -> DataFrame:
     marked = words.select(F.col(FILE).alias(_MARKED_FILE), F.col(WORD).alias(_MARKED_WORD), MASK)
     word = f"shiftright({ROW}, 6)"
     # Spark looks two integers up as one number, and so copies no text for a row. They may be equal by chance; then the
@@ -107,7 +116,7 @@ def without_marked(rows: DataFrame, words: DataFrame) -> DataFrame:
         f" AND {word} >= {_MARKED_WORD} AND {word} <= {_MARKED_WORD}"
         f" AND {FILE} >= {_MARKED_FILE} AND {FILE} <= {_MARKED_FILE}"
     )
-    return rows.join(marked, F.expr(on), "left_anti")
+    return rows.join(marked, F.expr(on), how)
 
 
 def _as_int(word: str) -> str:
@@ -141,6 +150,17 @@ def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
         numbers, sums = (words[name].combine_chunks() for name in (WORD, f"{MASK}_sum"))
         columns = [pa.array([key] * words.num_rows, pa.string()), numbers, sums.view(pa.int64())]
         yield pa.RecordBatch.from_arrays(columns, schema=_WORDS)
+
+
+def to_words(spark: SparkSession, marked: Mapping[str, BitMap64]) -> DataFrame:
+    """Return rows as words for `without_marked`.
+
+    Args:
+        marked: The positions of the rows by the key of each file.
+    """
+    batches = [batch for key, rows in marked.items() for batch in word_batches(key, rows)]
+    words = spark.createDataFrame(pa.Table.from_batches(batches, schema=_WORDS))
+    return F.broadcast(words) if sum(map(len, batches)) <= BROADCAST_ROWS else words
 
 
 def to_bitmap(rows: pa.Array) -> BitMap64:

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -30,7 +29,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.evolution.key_rules import PROPERTY as KEYS
-from widen.evolution.key_rules import bound_columns, ensure_rules_apply, match_recorded_keys, policy_of_keys
+from widen.evolution.key_rules import ensure_rules_apply, match_recorded_keys, policy_of_keys
 from widen.evolution.plan import (
     BAD_FILES,
     CORRUPT_REASON,
@@ -51,7 +50,6 @@ from widen.evolution.policy import (
 )
 from widen.files.data_reader import plan_local_scan
 from widen.frames.parquet_writer import write_parquet
-from widen.frames.physical_layout import default_values_of
 from widen.frames.scan import read_data_files, read_snapshot
 from widen.frames.table_writers import DeltaRows, DeltaWriter
 from widen.json.observation import Observation
@@ -59,7 +57,7 @@ from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, com
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.conflict import ReadSet
-from widen.log.file_list import canonical_path, concat_files, filter_files, from_adds, to_adds, to_remove
+from widen.log.file_list import canonical_path, concat_files, from_adds, to_adds, to_remove
 from widen.log.load_segments import LoadedFiles
 from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import commit_with_loads, find_head, open_loads
@@ -69,7 +67,7 @@ from widen.log.version_changes import VersionChanges, missing_files, removed_fil
 from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.transaction_id import DELETED_KEYS_APP_ID, REPLAY_PREFIX
-from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType, quote_name
+from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.column_metadata import find_generation, find_identity, is_computed
@@ -135,8 +133,8 @@ from widen.targets.table_format import (
 
 if TYPE_CHECKING:
     from widen.changes.change_context import ChangeContext, ChangeResult
-    from widen.changes.deleted_keys import KeyLists
     from widen.changes.key_columns import KeyCondition
+    from widen.changes.keyed_files import DeltaFiles, KeyedTable
     from widen.changes.keyed_load import LocalMerge
     from widen.changes.overwrite import ReplacedRows
     from widen.proof.deletion_lists import DeletionListing
@@ -415,7 +413,6 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if self.target.keys is None or not (result.is_complete and result.files):
             return result
         from widen.changes.key_columns import key_condition
-        from widen.changes.key_expressions import broken_rule
         from widen.changes.keyed_files import DeltaFiles
         from widen.changes.keyed_load import has_every_key, has_keyless
 
@@ -434,20 +431,20 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if is_local(batch.spark) or self.target.keys.excluded:
             self.discard(result)
             return self._write(batch, spec, condition=condition)
-        rule = broken_rule(schema, self.target.keys)
-        if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+        rule = condition.to_rule()
+        if self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
             return result
         self.discard(result)
         return self._write(batch, spec, rule)
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
         from widen.changes.key_columns import key_condition
-        from widen.changes.key_expressions import broken_rule
 
-        keys, schema, condition, rule = self.target.keys, self.configuration.schema, None, None
-        if keys is not None:
-            condition = key_condition(schema, keys) if is_local(batch.spark) or keys.excluded else None
-            rule = broken_rule(schema, keys) if condition is None else None
+        keys, rule = self.target.keys, None
+        condition = None if keys is None else key_condition(self.configuration.schema, keys)
+        if keys is not None and condition is not None and not (is_local(batch.spark) or keys.excluded):
+            rule = condition.to_rule() if condition.keys else None
+            condition = None
         return batch.find_broken(spec, self._writer(rule, condition), by_rules=by_rules)
 
     @property
@@ -477,107 +474,39 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         files = concat_files([from_adds(_adds(result))])
         return read_data_files(require_spark(spark, READS), self.target.store, self._view, files)
 
-    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
-        from widen.changes import key_expressions
-        from widen.changes.change_context import ChangeResult, ensure_same_count
-        from widen.changes.deleted_keys import KeyLists, record_deleted_keys
-        from widen.changes.keyed_frames import decide_changes, match_text
-        from widen.changes.overwrite import ReplacedRows, key_predicate, remove_replaced_rows
+    @property
+    def key_rules(self) -> KeyRules | None:
+        return self.target.keys
 
-        rules, schema, snapshot = self.target.keys, self.configuration.schema, self.target.snapshot
-        assert rules is not None
-        ensure_rules_apply(schema, rules)
-        lists = KeyLists.of(self.target.store, snapshot, every=rules.history)
-        if not result.files:
-            txns = record_deleted_keys(lists, None, self._view, staged, spark)
-            return KeyedBatch(replace(self, deleted=txns, counts=KeyCounts()), result, KeyCounts())
-        if is_local(spark):
-            here = self._merge_here(spark, result, lists, staged)
-            if here is not None:
-                return here
-        spark = require_spark(spark, "only it decides what these records do to the rows of their keys")
-        written = self._written_rows(spark, result)
-        key_expressions.ensure_deletes_deterministic(written, schema, rules)
-        here = self._merge_here(spark, result, lists, staged)
-        if here is not None:
-            return here
-        rows = key_expressions.order_batch(partial(self._written_rows, spark), result, schema, rules)
-        if not rules.sequence_by:
-            key_expressions.ensure_one_record(rows)
-        old = searched = None
-        if snapshot is not None:
-            columns = bound_columns(snapshot.schema, schema, rules)
-            searched = key_predicate([field for field, _ in columns], rows.select(*(quote_name(n) for _, n in columns)))
-            files = filter_files(snapshot.files(), select_files(snapshot, searched))
-            if len(files):
-                old = key_expressions.with_order(
-                    read_data_files(spark, self.target.store, self._view, files), schema, rules
-                )
-        deleted = lists.read(spark) if rules.sequence_by else None
-        if rules.is_strict and rules.sequence_by:
-            key_expressions.ensure_no_equal_sequences(rows, old, deleted, rules)
-        defaults = default_values_of(schema, self.configuration.protocol) if rules.keeps_missing else {}
-        with decide_changes(rows, old, deleted, rules, schema, defaults) as change:
-            written_rows = DeltaWriter(self.target.store, self.configuration).count_rows(_adds(result))
-            ensure_same_count(change.records, written_rows)
-            merged = result
-            if change.rows is not None:
-                adds = write_parquet(change.rows, self.target.store, self.configuration) if change.written else []
-                merged = replace(result, files=adds)
-                staged.add_undo(partial(self.discard, merged))
-                ensure_same_count(change.written, count_written_rows(adds))
-                self.discard(result)
-            gone = change.gone if rules.sequence_by else None
-            txns = record_deleted_keys(lists, gone, self._view, staged, spark)
-            removal = ChangeResult(reads=ReadSet.EVERYTHING)
-            if snapshot is not None and (match := match_text(snapshot.schema, rules)) is not None:
-                replaced = ReplacedRows(spark, (), change.removed, match, searched)
-                removal = remove_replaced_rows(snapshot, self.configuration.metadata, replaced, _adds(merged))
-                staged.add_folders(self.target.store, removal.folders)
-        return KeyedBatch(replace(self, removal=removal, deleted=txns, counts=change.counts), merged, change.counts)
-
-    def _merge_here(
-        self, spark: Session, result: BatchResult, lists: KeyLists, staged: StagedFiles
-    ) -> KeyedBatch | None:
-        """Do the same with Arrow in this process; None if that takes Spark."""
+    def open_keyed_table(self, spark: Session) -> DeltaFiles:
         from widen.changes.keyed_files import DeltaFiles
-        from widen.changes.keyed_load import decide_here
 
-        rules, snapshot, view, adds = self.target.keys, self.target.snapshot, self._view, _adds(result)
-        assert rules is not None
-        table, records = DeltaFiles(view, snapshot), count_written_rows(adds)
-        merge = decide_here(spark, table, adds, records, rules, lists, result.deleting)
-        if merge is None:
-            return None
-        applied = None
-        try:
-            applied = self._apply_merge(spark, result, merge, lists, staged)
-        finally:
-            merge.close(applied is not None)
-        return applied
+        keys = self.target.keys
+        return DeltaFiles(self._view, self.target.snapshot, keeps_versions=keys is not None and keys.history)
 
-    def _apply_merge(
-        self, spark: Session, result: BatchResult, merge: LocalMerge, lists: KeyLists, staged: StagedFiles
-    ) -> KeyedBatch | None:
-        """Write what a batch does; None if that takes Spark."""
+    def apply_merge(
+        self, spark: Session, table: KeyedTable, result: BatchResult, merge: LocalMerge | None, staged: StagedFiles
+    ) -> KeyedBatch:
         from widen.changes.arrow_changes import remove_beside
         from widen.changes.change_context import ChangeContext, ChangeResult
         from widen.changes.deleted_keys import record_deleted_keys
 
-        snapshot, view, adds = self.target.snapshot, self._view, _adds(result)
+        snapshot, view, lists, adds = (
+            self.target.snapshot,
+            self._view,
+            self.open_keyed_table(spark).lists,
+            _adds(result),
+        )
+        if merge is None:
+            txns = record_deleted_keys(lists, None, view, staged, spark)
+            return KeyedBatch(replace(self, deleted=txns, counts=KeyCounts()), result, KeyCounts())
         selection = select_files(view, UnknownPredicate() if snapshot is None else merge.searched)
         own = ChangeContext(spark, view, self.configuration.metadata, selection, concat_files([from_adds(adds)]))
-        context = ChangeContext(spark, view, self.configuration.metadata, selection) if snapshot is not None else own
         merged = self._without_losers(own, result, merge, staged)
-        if merged is None:
-            return None
         removal = ChangeResult(reads=ReadSet.EVERYTHING)
         if snapshot is not None:
-            found = remove_beside(context, merge.removed, _adds(merged))
-            if found is None:
-                _discard_others(self.target.store, _adds(merged), adds)
-                return None
-            removal = found
+            context = ChangeContext(spark, view, self.configuration.metadata, selection)
+            removal = remove_beside(context, merge.removed, _adds(merged))
             staged.add_folders(self.target.store, removal.folders)
         txns = record_deleted_keys(lists, merge.deleted, view, staged, spark)
         _discard_others(self.target.store, adds, _adds(merged))
@@ -585,8 +514,8 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
     def _without_losers(
         self, context: ChangeContext, result: BatchResult, merge: LocalMerge, staged: StagedFiles
-    ) -> BatchResult | None:
-        """Return the rows that a batch leads to; None if that takes Spark.
+    ) -> BatchResult:
+        """Return the rows that a batch leads to.
 
         Files with records that do not become rows are copied without these, and other rows are written.
         """
@@ -594,8 +523,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
 
         if not merge.losers:
             return result
-        from widen.changes.delta_copies import copy_without_positions
-        from widen.changes.spark_changes import write_new_rows
+        from widen.changes.spark_changes import copy_without, write_new_rows
 
         def new_folder() -> str:
             job = uuid.uuid4().hex
@@ -606,16 +534,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         partial_files = {key: marked for key, marked in merge.losers.items() if len(marked) < rows[key]}
         copies: list[Add] = []
         if partial_files:
-            copied = copy_without_positions(context, partial_files, new_folder)
-            if copied is None:
-                return None
-            copies = copied
+            copies = copy_without(context, partial_files, new_folder)
             left = sum(rows[key] - len(marked) for key, marked in partial_files.items())
             ensure_same_count(left, count_written_rows(copies))
         if merge.new_rows is not None:
-            written = write_new_rows(context, merge.new_rows, new_folder())
-            if written is None:
-                return None
+            written = write_new_rows(context, merge.new_rows, new_folder)
             ensure_same_count(merge.new_rows.count, count_written_rows(written))
             copies += written
         kept = [add for key, add in context.adds.items() if key not in merge.losers]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,21 +18,12 @@ import msgspec
 
 from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.changes.change_context import ensure_same_count
 from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
 from widen.changes.iceberg_apply import remove_replaced_iceberg_rows
-from widen.changes.iceberg_write import IcebergFiles, ReplacedFiles, find_deleted, read_snapshot_here, to_plain_adds
+from widen.changes.iceberg_keys import IcebergFiles
+from widen.changes.iceberg_write import ReplacedFiles, find_deleted, read_snapshot_here, to_plain_adds
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
-from widen.changes.key_expressions import (
-    broken_rule,
-    ensure_deletes_deterministic,
-    ensure_no_equal_sequences,
-    ensure_one_record,
-    order_batch,
-    with_order,
-)
-from widen.changes.keyed_frames import decide_changes, match_text
-from widen.changes.overwrite import ReplacedRows, key_predicate
+from widen.changes.overwrite import ReplacedRows
 from widen.errors import (
     IcebergTableNotFound,
     InvalidOption,
@@ -42,7 +33,6 @@ from widen.errors import (
 )
 from widen.evolution.key_rules import PROPERTY as KEYS
 from widen.evolution.key_rules import (
-    bound_columns,
     ensure_rules_apply,
     find_places,
     match_recorded_keys,
@@ -59,7 +49,6 @@ from widen.evolution.policy import (
 )
 from widen.files.data_reader import NotLocal
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
-from widen.frames.physical_layout import ICEBERG, default_values_of
 from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store, to_table_name
@@ -73,7 +62,7 @@ from widen.iceberg.partitions import (
     resolve_partition_fields,
 )
 from widen.iceberg.properties import FORMAT_VERSION, read_sources
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
 from widen.iceberg.schema_conversion import (
     ensure_names_distinct,
     find_unreadable,
@@ -109,7 +98,7 @@ from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
 from widen.model.transaction_id import REPLAY_PREFIX
-from widen.model.types import StructType, quote_name
+from widen.model.types import StructType
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT
@@ -119,7 +108,7 @@ from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.engine import LocalFrame, Rows, Session, is_local, open_session, require_spark
+from widen.spark.engine import LocalFrame, Rows, Session, is_local, open_session
 from widen.spark.spark_types import DataFrame, SparkSession
 from widen.targets.delta import (
     COLUMNS,
@@ -165,6 +154,8 @@ from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Verification
 
 if TYPE_CHECKING:
+    from widen.changes.keyed_files import KeyedTable
+    from widen.changes.keyed_load import LocalMerge
     from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
 
@@ -594,8 +585,8 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         if not self._has_keyless(batch.spark, writer, result, condition):
             return result
         if not (is_local(batch.spark) or rules.excluded):
-            rule = broken_rule(self.schema, rules)
-            if rule is None or self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
+            rule = condition.to_rule()
+            if self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
                 return result
         self.discard(result)
         writer = replace(writer, rule=rule, condition=condition if rule is None else None)
@@ -615,10 +606,11 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             planned = self.plan.schema
             schema = with_sources(with_iceberg_ids(planned, from_model(planned)), planned)
             writer = IcebergWriter(LogStore(os.devnull), schema, ())
+        condition = None if keys is None else key_condition(schema, keys)
         if is_local(batch.spark) or self._writes_in_tasks:
-            writer = writer if keys is None else replace(writer, condition=key_condition(schema, keys))
+            writer = writer if keys is None else replace(writer, condition=condition)
         else:
-            rule = None if keys is None else broken_rule(schema, keys)
+            rule = condition.to_rule() if condition is not None and condition.keys else None
             writer = replace(writer, rule=rule, keeps_calendar=bool(writer.partition_by))
         return batch.find_broken(spec, writer, by_rules=by_rules)
 
@@ -653,101 +645,33 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         io = self.transaction.table.io if target.table is None else target.table.io
         source = IcebergSource(lambda: spark, io, ReadPoint(metadata, target.snapshot))
         old = None if target.table is None else target.schema or StructType()
-        return IcebergFiles(source, old, writer, data_location(metadata))
+        lists = target.deleted_keys(target.place.store(metadata.location, self.transaction.table.io))
+        return IcebergFiles(source, old, writer, data_location(metadata), lists)
 
     def _written_rows(self, spark: Session, result: BatchResult) -> DataFrame:
         paths = frozenset(file.path for file in _files(result))
         return cast(DataFrame, IcebergRows(self.writer.store, self.schema, paths).read(spark, paths))
 
-    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
-        rules, schema, table = self.target.keys, self.schema, self.target.table
-        assert rules is not None
-        ensure_rules_apply(schema, rules)
-        transaction, writer = self.transaction, self.writer
-        place = self.target.place.store(transaction.metadata.location, transaction.table.io)
-        lists = self.target.deleted_keys(place)
-        number = int(getattr(transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 lacks it
-        if not result.files:
-            self._keyed = ReplacedFiles(), lists.add(None, number, staged, spark), KeyCounts()
-            return KeyedBatch(self, result, KeyCounts())
-        if is_local(spark):
-            here = self._merge_here(spark, result, lists, number, staged)
-            if here is not None:
-                return here
-        spark = require_spark(spark, "only it decides what these records do to the rows of their keys")
-        written = self._written_rows(spark, result)
-        ensure_deletes_deterministic(written, schema, rules)
-        here = self._merge_here(spark, result, lists, number, staged)
-        if here is not None:
-            return here
-        rows = order_batch(partial(self._written_rows, spark), result, schema, rules)
-        if not rules.sequence_by:
-            ensure_one_record(rows)
-        point = ReadPoint(transaction.metadata, self.target.snapshot)
-        old = searched = None
-        if table is not None and point.snapshot is not None:
-            columns = bound_columns(self.target.schema or StructType(), schema, rules)
-            own = [field for each, _ in columns if (field := schema.find(each.name)) is not None]
-            searched = key_predicate(own, rows.select(*(quote_name(name) for _, name in columns)))
-            scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(searched, point.schema))
-            known = read_iceberg_files(IcebergSource(lambda: spark, table.io, point), schema, scan, UnknownPredicate())
-            old = with_order(known, schema, rules) if scan.files else None
-        deleted = lists.read(spark) if rules.sequence_by else None
-        if rules.is_strict and rules.sequence_by:
-            ensure_no_equal_sequences(rows, old, deleted, rules)
-        defaults = default_values_of(schema, ICEBERG) if rules.keeps_missing else {}
-        with decide_changes(rows, old, deleted, rules, schema, defaults) as change:
-            ensure_same_count(change.records, writer.count_rows(_files(result)))
-            merged = result
-            if change.rows is not None:
-                files = writer.write(change.rows) if change.written else []
-                merged = replace(result, files=files)
-                staged.add_undo(partial(self.discard, merged))
-                ensure_same_count(change.written, writer.count_rows(files))
-                self.discard(result)
-            head = lists.add(change.gone if rules.sequence_by else None, number, staged, spark)
-            removed = ReplacedFiles()
-            if table is not None and old is not None:
-                replaced = ReplacedRows(spark, (), change.removed, match_text(schema, rules), searched)
-                removed = remove_replaced_iceberg_rows(replaced, table.io, point, schema, writer, staged)
-            self._keyed = removed, head, change.counts
-        return KeyedBatch(self, merged, change.counts)
+    @property
+    def key_rules(self) -> KeyRules | None:
+        return self.target.keys
 
-    def _merge_here(
-        self, spark: Session, result: BatchResult, lists: KeyLists, number: int, staged: StagedFiles
-    ) -> KeyedBatch | None:
-        """Do the same with Arrow in this process; None if that takes Spark."""
-        from widen.changes.keyed_load import decide_here
+    def open_keyed_table(self, spark: Session) -> IcebergFiles:
+        return self._keyed_files(spark, self.writer)
 
-        rules, writer, files = self.target.keys, self.writer, _files(result)
-        assert rules is not None
-        table = self._keyed_files(spark, writer)
-        records = writer.count_rows(files)
-        adds = table.to_adds(files)
-        deleting = {add.path for add, file in zip(adds, files, strict=True) if file.path in result.deleting}
-        merge = decide_here(spark, table, adds, records, rules, lists, deleting)
+    def apply_merge(
+        self, spark: Session, table: KeyedTable, result: BatchResult, merge: LocalMerge | None, staged: StagedFiles
+    ) -> KeyedBatch:
+        files = _files(result)
+        number = int(getattr(self.transaction.metadata, "last_sequence_number", 0)) + 1  # version 1 lacks it
         if merge is None:
-            return None
-        head = None
-        try:
-            applied = table.apply(merge, files, staged)
-            if applied is None:
-                return None
-            added, removed = applied
-            kept = {file.path for file in files}
-            copies = [file for file in added if file.path not in kept]
-            staged.add_undo(partial(writer.discard, [*copies, *removed.written]))
-            head = lists.add(merge.deleted if rules.sequence_by else None, number, staged, spark)
-        finally:
-            merge.close(head is not None)
-        lost = sum(map(len, merge.losers.values())) - (0 if merge.new_rows is None else merge.new_rows.count)
-        ensure_same_count(records - lost, writer.count_rows(added))
-        whole = {file.file_path for file in removed.removed}
-        rows = table.count_rows(removed.removed) - sum(len(merge.removed[path]) for path in whole)
-        ensure_same_count(rows, writer.count_rows(removed.written))
+            self._keyed = ReplacedFiles(), table.lists.add(None, number, staged, spark), KeyCounts()
+            return KeyedBatch(self, result, KeyCounts())
+        added, removed = cast(IcebergFiles, table).apply(merge, files, staged)
+        head = table.lists.add(merge.deleted, number, staged, spark)
         left = {file.path for file in added}
         for job in {file.path.partition("/")[0] for file in files if file.path not in left}:
-            discard_folder(writer.store, job, but=left)
+            discard_folder(table.store, job, but=left)
         self._keyed = removed, head, merge.counts
         return KeyedBatch(self, replace(result, files=added), merge.counts)
 

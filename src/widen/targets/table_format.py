@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_che
 from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import TableNotFound
-from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies
+from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies, ensure_rules_apply
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import TableRows
@@ -39,6 +39,8 @@ from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame, SparkSession
 
 if TYPE_CHECKING:
+    from widen.changes.keyed_files import KeyedTable
+    from widen.changes.keyed_load import LocalMerge
     from widen.changes.overwrite import ReplacedRows
     from widen.proof.quarantine_reasons import QuarantineReasons
     from widen.verification.records import Verification
@@ -369,12 +371,28 @@ class KeyedDraft(TableDraft, Protocol):
     def is_keyed(self) -> bool:
         """Whether its target has keys."""
 
-    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
-        """Find the newest record of each key, and write the rows that it leads to.
+    @property
+    def key_rules(self) -> KeyRules | None:
+        """The rules; None if its target has no keys."""
+
+    def open_keyed_table(self, spark: Session) -> KeyedTable:
+        """Return the version that a batch by key changes."""
+
+    def apply_merge(
+        self, spark: Session, table: KeyedTable, result: BatchResult, merge: LocalMerge | None, staged: StagedFiles
+    ) -> KeyedBatch:
+        """Write the rows that a batch leads to.
 
         Args:
+            table: The result of `open_keyed_table`.
             result: The files with all records of the batch; they are deleted if others take their place.
+            merge: What the batch does; None for a batch without records.
             staged: Deletes the files if the commit is not made.
+        """
+
+    def merge_by_key(self, spark: Session, result: BatchResult, staged: StagedFiles) -> KeyedBatch:
+        """Find the newest record of each key, and write the rows that it leads to; the arguments are those of
+        `apply_merge`.
 
         Raises:
             KeyRepeated: nothing tells which record of a key is the newest.
@@ -383,6 +401,18 @@ class KeyedDraft(TableDraft, Protocol):
             InvalidCondition: the condition of deletions cannot be used.
             TableError: the table cannot be read or written.
         """
+        from widen.changes.keyed_load import KeyedLoad
+
+        table, rules = self.open_keyed_table(spark), self.key_rules
+        assert rules is not None
+        ensure_rules_apply(table.schema, rules)
+        if not result.files:
+            return self.apply_merge(spark, table, result, None, staged)
+        adds = table.to_adds(result.files)
+        deleting = {add.path for add, file in zip(adds, result.files, strict=True) if file.path in result.deleting}
+        load = KeyedLoad(table, rules, adds, table.count_rows(result.files), deleting)
+        with load.decide(spark) as merge:
+            return self.apply_merge(spark, table, result, merge, staged)
 
 
 def merge_if_keyed(

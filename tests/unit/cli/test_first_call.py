@@ -73,7 +73,7 @@ UNNEEDED = {
     *("pandas", "pyspark", "py4j", "pyiceberg", "polars", "duckdb", "deltalake", "fastavro", "python_calamine"),
     *("sqlglot", "jinja2", "typer", "rich", "sqlite3.dump", "pyarrow.dataset", "pyarrow.orc", "zstandard", "pydantic"),
     *("widen.proof.record_digests", "widen.proof.source_reader", "widen.verification", "widen.sql_commands"),
-    *("widen.changes.overwrite", "widen.changes.merge", "widen.changes.key_columns", "widen.changes.keyed_frames"),
+    *("widen.changes.overwrite", "widen.changes.merge", "widen.changes.key_columns", "widen.changes.keyed_decision"),
     *(
         "widen.iceberg.partitions",
         "widen.iceberg.file_metrics",

@@ -492,6 +492,13 @@ def test_deletions_of_composite_keys_need_no_spark(tmp_path: Path) -> None:
     assert sorted((row["id"], row["k"], row["n"]) for row in rows) == [(2, "a", 1), (2, "b", 1), (2, "\u00e9,", 3)]
 
 
+def test_iceberg_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
+    (tmp_path / "0.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
+    done = run(KEYED, str(tmp_path), "shop.t", json.dumps({"sequence_by": "n", "delete_when": "hash(v) = 3"}), "1")
+    assert "only it evaluates the condition of deletions" in done.stderr
+    assert not [*tmp_path.rglob("*.parquet")]
+
+
 @pytest.mark.parametrize("words", [{}, {"history": True}])
 def test_equal_sequences_are_refused_without_spark(tmp_path: Path, words: dict[str, Any]) -> None:
     batches = [
@@ -665,6 +672,23 @@ def test_the_contents_of_equal_sequences_decide_without_spark(
     assert str(done.keys) == "1 inserted, 0 updated, 0 deleted, 0 late, 1 merged"
     table = widen.IcebergTable(into, options["catalog"]) if target else widen.Table(into)
     assert table.to_arrow().to_pylist() == [{"id": 1, "n": 1, "v": 2}]
+
+
+def test_rows_by_key_that_only_spark_decides_say_so(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "n": 1, "v": 1}\n{"id": 1, "n": 1, "v": 2}\n')
+    words = "'key': ['id'], 'engine': 'local'"
+    condition = "'sequence_by': 'n', 'delete_when': 'hash(v) = 3'"
+    unknown = "it verifies rows that change by key, and the condition of deletions is not a comparison of columns"
+    for more, reason in (
+        (condition, "only it evaluates the condition of deletions"),
+        (f"{condition}, 'verify': True", unknown),
+    ):
+        done = run(
+            f"widen.ingest(*sys.argv[1:3], **{{{words}, {more}}})", str(tmp_path / "a.json"), str(tmp_path / "t")
+        )
+        assert done.returncode == 1
+        assert f"needs Spark, because {reason}" in done.stderr
+        assert not (tmp_path / "t" / "_delta_log").exists()
 
 
 @pytest.mark.parametrize("words", [{"key": ["idd"]}, {"key": ["x"]}, {"key": ["x.y"]}, {"sequence_by": "x"}])

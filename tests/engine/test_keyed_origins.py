@@ -212,7 +212,7 @@ def test_the_proof_finds_rows_that_should_not_stay(
 ) -> None:
     loads, found = Loads(tmp_path, table_format, source_columns=True), list[LocalMerge]()
     loads.load_records(*FIRST)
-    for module in ("widen.changes.change_context", "widen.targets.iceberg"):
+    for module in ("widen.changes.change_context", "widen.changes.iceberg_keys"):
         monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
     wrap_decision(monkeypatch, WRONG.get(name, lambda merge, *_: merge), found)
     done: Callable[[], widen.IngestResult] = lambda: loads.load_records(*BATCH)  # noqa: E731

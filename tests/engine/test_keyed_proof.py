@@ -113,7 +113,7 @@ def test_the_proof_finds_what_the_writer_gets_wrong(
     keyed, found = open_keyed(spark, tmp_path, table_format), list[LocalMerge]()
     keyed.ingest(FIRST)
     # Rows of files are counted where files are copied, which would end the ingestion before its commit.
-    for module in ("widen.changes.change_context", "widen.targets.iceberg"):
+    for module in ("widen.changes.change_context", "widen.changes.iceberg_keys"):
         monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
     wrap_decision(monkeypatch, MUTANTS[name], found)
     proof = keyed.ingest(BATCH).verification
@@ -153,7 +153,7 @@ def test_the_proof_finds_partial_records_that_are_put_wrong(
         return replace(merge, new_rows=NewRows.of(rows.set_column(at, field, pa.nulls(len(rows), field.type))))
 
     wrap_decision(monkeypatch, mutate, found)
-    for module in ("widen.changes.change_context", "widen.targets.iceberg"):
+    for module in ("widen.changes.change_context", "widen.changes.iceberg_keys"):
         monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
     proof = keyed.ingest([{"id": 1, "at": 2, "a": 5}, {"id": 2, "at": 3, "b": 7}]).verification
     assert found
@@ -199,7 +199,7 @@ def test_the_proof_finds_versions_that_are_wrong(
         return replace(merge, new_rows=NewRows.of(change(rows)))
 
     wrap_decision(monkeypatch, mutate, found)
-    for module in ("widen.changes.change_context", "widen.targets.iceberg"):
+    for module in ("widen.changes.change_context", "widen.changes.iceberg_keys"):
         monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
     proof = keyed.ingest([record(1, 5, 4), record(1, 10, 2), record(3, 2, 5)]).verification
     assert found

@@ -75,7 +75,7 @@ def test_rows_that_only_spark_writes_are_those_of_a_plain_table(
         place = tmp_path / name
         place.mkdir()
         keyed = Keyed(spark, place, "id", **words)
-        listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        listed = ", ".join(f'"{key}" = "{value}"' for key, value in properties.items())
         more = f" TBLPROPERTIES ({listed})" if listed else ""
         widen.sql(f"CREATE TABLE delta.`{keyed.location}` ({columns}) USING delta{more}", spark=spark)
         counts = [str(keyed.ingest(records, files=2).keys) for records in batches(kind)]

@@ -95,7 +95,7 @@ def test_the_proof_finds_what_is_wrong(
         return replace(merge, new_rows=NewRows.of(change(rows)))
 
     wrap_decision(monkeypatch, mutate, found)
-    for module in ("widen.changes.change_context", "widen.targets.iceberg"):
+    for module in ("widen.changes.change_context", "widen.changes.iceberg_keys"):
         monkeypatch.setattr(f"{module}.ensure_same_count", lambda *_: None)
     proof = keyed.ingest(BATCH).verification
     assert found

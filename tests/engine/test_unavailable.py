@@ -79,12 +79,12 @@ class Load:
         return found
 
 
-@pytest.fixture(params=["delta-local", "iceberg-local", "delta-spark", "iceberg-spark", "delta-frames"])
+@pytest.fixture(params=["delta-local", "iceberg-local", "delta-spark", "iceberg-spark", "delta-buckets"])
 def load(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     format, engine = request.param.split("-")
-    if engine == "frames":
+    if engine == "buckets":
         monkeypatch.setattr("widen.changes.keyed_load.KEYED_RECORDS", 0)
-    return Load(tmp_path, format, "spark" if engine == "frames" else engine, spark)
+    return Load(tmp_path, format, "spark" if engine == "buckets" else engine, spark)
 
 
 @pytest.mark.parametrize("missing", ["null", "keep"])

@@ -19,7 +19,7 @@ from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
 import widen
-from widen.changes import iceberg_write
+from widen.changes import iceberg_keys
 from widen.errors import TableChanged, UnsupportedFeatureForWrite
 from widen.iceberg import table_commit
 from widen.iceberg.catalog import to_table_name
@@ -244,12 +244,12 @@ def test_a_proof_reads_the_rows_of_marked_files_as_each_version_has_them(tmp_pat
 
 def test_a_proof_notices_a_marked_row_of_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = new_table(tmp_path)
-    mark = iceberg_write.mark_deleted
+    mark = iceberg_keys.mark_deleted
 
     def mark_one_more(source: Any, writer: Any, scan: Any, deleted: Any, staged: Any) -> Any:
         return mark(source, writer, scan, {path: gone | BitMap64([40]) for path, gone in deleted.items()}, staged)
 
-    monkeypatch.setattr(iceberg_write, "mark_deleted", mark_one_more)
+    monkeypatch.setattr(iceberg_keys, "mark_deleted", mark_one_more)
     path = tmp_path / "one.json"
     path.write_text('{"id": 6, "p": 7, "v": "x"}\n')
     loaded = widen.ingest(path, "ns.t", catalog=tmp_path / "catalog.db", to="iceberg", key=["id"], verify=True)

@@ -23,7 +23,7 @@ from widen.batches.field_columns import build_columns
 from widen.batches.record_stages import RecordStages, find_row_fields, note_declared
 from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
-from widen.evolution.plan import find_excess_keys
+from widen.evolution.map_detection import find_excess_keys
 from widen.evolution.policy import Policy, mask
 from widen.files.arrow_types import to_arrow_schema
 from widen.files.data_writer import PartFile, RowWriter, Sink

@@ -23,9 +23,9 @@ from widen.evolution.column_choice import (
     choose_columns,
     uncovered_kinds,
 )
+from widen.evolution.map_detection import MapCandidate, ensure_keys_are_names, find_map, to_maps
 from widen.evolution.plan import (
     Grade,
-    MapCandidate,
     MatchedName,
     PendingField,
     Plan,
@@ -33,9 +33,6 @@ from widen.evolution.plan import (
     QuarantinedField,
     RescuedField,
     RoundedField,
-    ensure_keys_are_names,
-    find_map,
-    to_maps,
 )
 from widen.evolution.policy import (
     FixedColumn,

@@ -10,7 +10,8 @@ import pytest
 from support.interval import columns
 from widen.errors import InvalidOption, TooManyKeys
 from widen.evolution.evolve import evolve
-from widen.evolution.plan import MAX_LINES, Plan, explain_plan, find_map
+from widen.evolution.map_detection import find_map
+from widen.evolution.plan import MAX_LINES, Plan, explain_plan
 from widen.evolution.policy import ANY_MAP, Mode, build_field_rules
 from widen.ingestion.options import parse_policy
 from widen.json.document import parse_document

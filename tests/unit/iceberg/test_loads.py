@@ -91,7 +91,7 @@ def test_loads_that_were_rolled_back_do_not_count(name: TableName) -> None:
     add(name, "d")
     assert loaded(name) == ["a", "d"]
     name.load().manage_snapshots().set_current_snapshot(snapshot_id=second).commit()
-    assert loaded(name) == ["a"]  # the newest record knows nothing of "b" and "c"
+    assert loaded(name) == ["a", "b", "c"]  # the newest record names the one that it has replaced
 
 
 def test_loads_whose_snapshots_have_expired_count_unless_they_were_rolled_back(name: TableName) -> None:

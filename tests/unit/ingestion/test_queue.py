@@ -120,7 +120,8 @@ def test_the_objects_that_messages_name_are_loaded_and_acknowledged(landing: Lan
     assert landing.rows() == ["a.json", "day=1/b c+%.json", "é.json"]
     assert landing.messages() == (0, 0)
     listings.clear()
-    landing.put("b.json", "a.json", "gone.json")
+    landing.put("b.json", "gone.json")
+    obstore.put(landing.store, f"{landing.name}/a.json", b'{"name": "of another size"}\n')
     obstore.delete(landing.store, f"{landing.name}/gone.json")
     done = landing.load(queue=landing.queue, changed="skip")
     assert (done.records, done.compared.changed.count) == (1, 1)

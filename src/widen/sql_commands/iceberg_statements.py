@@ -276,8 +276,8 @@ def _ensure_plain_columns(schema: Any) -> None:
             expected = "Iceberg tables have no column with generated values."
             if odd == DEFAULT:
                 expected = (
-                    "Create the table with the property 'format-version' = '3' and without the default, then give it "
-                    "to the column: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT ..."
+                    "CREATE TABLE does not give a default to a column of an Iceberg table. Create the table with the "
+                    "property 'format-version' = '3', then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT ..."
                 )
             raise InvalidOption(option="the column", value=field.name, expected=expected)
 

@@ -18,6 +18,7 @@ from widen.batches import text_tasks
 from widen.changes import deleted_keys, keyed_load
 from widen.evolution.key_rules import KeyRules
 from widen.model.types import LONG, STRING, Field, StructType
+from widen.rows import row_builder
 from widen.verification.keyed_proof import find_proof_obstacle
 from widen.verification.keyed_proof_frames import OTHERS_LISTED
 
@@ -159,7 +160,7 @@ def test_a_column_that_lacks_the_value_of_its_field_is_found(
 
     records = {"id": 3, "s": 2, "v": 7}, {"id": 4, "s": 2, "v": "y"}
     with monkeypatch.context() as patch:
-        patch.setattr(text_tasks, "find_kernel", lambda: None, raising=False)
+        patch.setattr(row_builder, "find_kernel", lambda: None)
         patch.setattr(text_tasks, "drain_arrow_batches", without)
         assert load(tmp_path, *records, delete_when="v = 9", **words).places == ("the key 3",)
     # A row that stays keeps its columns.

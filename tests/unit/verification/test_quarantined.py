@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pytest
 
 import widen
-from widen.batches import text_tasks
 from widen.files import row_rules
 from widen.rows import row_builder
 
@@ -31,7 +30,7 @@ DDL = "id BIGINT NOT NULL, p STRING, n INT"
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIDEN_ENGINE", "local")
-    monkeypatch.setattr(text_tasks, "find_kernel", lambda: None, raising=False)
+    monkeypatch.setattr(row_builder, "find_kernel", lambda: None)
 
 
 def load(folder: Path, **words: Any) -> widen.IngestResult:

@@ -404,7 +404,8 @@ def test_what_is_handed_over_is_read_by_value(
         done = run("handover", model.path, "--to", client)
         if "does not read tables with" not in done.stderr:
             wrong = misread(model, client)
-            assert (done.exit_code == 0) == (not wrong), (model.steps, wrong, done.stderr)
+            loses = "loses rows of filters" in done.stderr  # which all rows, as compared here, do not show
+            assert (done.exit_code == 0) == (not wrong and not loses), (model.steps, wrong, done.stderr)
     assert model.found(table.refresh().to_arrow(spark=spark).to_pylist()) == model.expected()
 
 

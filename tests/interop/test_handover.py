@@ -373,6 +373,8 @@ def _polars(path: str) -> Iterator[tuple[str, Callable[[], list[dict[str, Any]]]
     yield "scan_delta", lambda: polars.scan_delta(path).collect(engine="streaming").to_arrow().to_pylist()
 
 
+LOST = "loses rows of filters"
+"""What a handover finds beside wrong values, which the whole rows that are compared here do not show."""
 CLIENTS = {"deltalake": _deltalake, **({"polars": _polars} if find_spec("polars") else {})}
 
 
@@ -404,8 +406,7 @@ def test_what_is_handed_over_is_read_by_value(
         done = run("handover", model.path, "--to", client)
         if "does not read tables with" not in done.stderr:
             wrong = misread(model, client)
-            loses = "loses rows of filters" in done.stderr  # which all rows, as compared here, do not show
-            assert (done.exit_code == 0) == (not wrong and not loses), (model.steps, wrong, done.stderr)
+            assert (done.exit_code == 0) == (not wrong and LOST not in done.stderr), (model.steps, wrong, done.stderr)
     assert model.found(table.refresh().to_arrow(spark=spark).to_pylist()) == model.expected()
 
 
@@ -428,7 +429,7 @@ def _prove_alone(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(handover, "CLIENTS", unlimited)
             done = run("handover", model.path, "--to", client)
         wrong = misread(model, client)
-        assert (done.exit_code == 0) == (not wrong), (model.steps, wrong, done.stderr)
+        assert (done.exit_code == 0) == (not wrong and LOST not in done.stderr), (model.steps, wrong, done.stderr)
         print(f"{client} {model.mode} {model.steps}: {sorted(wrong) or 'all equal'} {done.stderr[:200]}")
 
 

@@ -120,7 +120,7 @@ def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> 
     """Return what writes files for a transaction.
 
     Args:
-        schema: The columns of the table, with field ids. Files do not have those of the type unknown.
+        schema: The columns of the table, with field ids. Columns of the type unknown are not in files.
     """
     metadata = transaction.metadata
     store = open_store(data_location(metadata), transaction.table.io)

@@ -400,7 +400,7 @@ def _has_four_digits(days: pa.Array) -> pa.Array:
 
 
 def _day_text(days: pa.Array, texts: pa.Array) -> pa.Array:
-    """Return texts, and the number of the day where there is none."""
+    """Return dates as texts; a day without a text becomes its number."""
     return pc.coalesce(texts, pc.binary_join_element_wise("day", days.cast(pa.string()), " "))
 
 

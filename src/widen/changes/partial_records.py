@@ -183,7 +183,7 @@ def _merge_values(
 def _merge_items(
     old: pa.Array, new: pa.Array, data_type: DataType, is_merged: pa.Array, rescued: _Kinds, path: Path
 ) -> pa.Array:
-    """Return new arrays; where asked, the only item is merged with that of the old array."""
+    """Return new arrays; where asked, the only item is merged with the only item of the old array."""
     assert isinstance(data_type, ArrayType)
     before, after = old.filter(is_merged), new.filter(is_merged)
     every = pa.repeat(True, len(after)) if isinstance(data_type.element, ArrayType) else None

@@ -283,7 +283,7 @@ class Manifest:
 
 
 def _bounds_as_times(bounds: dict[int, bytes], columns: Iterable[int]) -> None:
-    """Replace bounds of dates, which have 4 bytes, with those of the times that the dates have become.
+    """Replace 4-byte bounds of dates with bounds of the timestamps that the dates have become.
 
     Source: Iceberg's table specification, "Schema Evolution"
     """

@@ -184,7 +184,7 @@ def to_readable(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSourc
 
 
 def without_unknown(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] = NO_SOURCES) -> StructType:
-    """Return the columns of `to_readable` that files may have: those of the type unknown have no value yet."""
+    """Return the columns of `to_readable` that files may have; columns of the type unknown have no value yet."""
     return without_void(to_readable(schema, sources))
 
 

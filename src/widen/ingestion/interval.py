@@ -340,7 +340,7 @@ def _open_arrivals(source: IngestSource, session: Session, options: Mapping[str,
     """Return what a queue says has arrived in the source.
 
     Raises:
-        InvalidOption: the name is not that of a queue, or events cannot say what is new in the source.
+        InvalidOption: the name does not name a queue, or events cannot say what is new in the source.
         OptionConflict: another option says which files are looked at.
         OptionMissing: not only new files are loaded.
         PackageMissing: the client of the queue is not installed.

@@ -170,7 +170,7 @@ class Prediction:
 
     @property
     def when(self) -> str:
-        """Which questions are answered wrongly."""
+        """Which questions are answered wrongly; empty if none is."""
         wrong = [question for question, found in self.answers.items() if found is Outcome.WRONG]
         if "scan" in wrong:
             return "the values"
@@ -179,8 +179,7 @@ class Prediction:
     @property
     def shown(self) -> str:
         """The outcome, and what is wrong if something is, e.g. ``wrong: filters for a range``."""
-        outcome = self.outcome
-        return f"{outcome.value}: {self.when}" if outcome is Outcome.WRONG else outcome.value
+        return f"{self.outcome.value}: {self.when}" if self.when else self.outcome.value
 
     @property
     def because(self) -> tuple[str, ...]:
@@ -245,7 +244,7 @@ def _planned(before: str, after: Prediction) -> PlannedReader:
         after.reader.version,
         before,
         after.outcome.value,
-        after.when if after.outcome is Outcome.WRONG else "",
+        after.when,
         after.because,
     )
 

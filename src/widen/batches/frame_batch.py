@@ -127,7 +127,7 @@ class TypedBatch:
         return msgspec.structs.replace(observation.merged(names), excluded_seen=hidden)
 
     def _hidden_fields(self, policy: Policy) -> list[Path]:
-        """Return the excluded and masked fields that the records have; those in keys of maps are looked up."""
+        """Return the excluded and masked fields that the records have; fields in keys of maps are looked up."""
         paths = sorted(policy.excluded | policy.masked)
         found = find_fields([part.schema for part in self.parts], paths)
         for part in self.parts:

@@ -96,7 +96,7 @@ class RecordStages:
     def _find(
         self, finder: RecordFinder, documents: PlacedRecords, *, is_whole: bool
     ) -> tuple[PlacedRecords, RefusedRecords]:
-        """Return the records below a path; those of a whole file are numbered through the file."""
+        """Return the records below a path; the records of a whole file are numbered through the file."""
         records, refused, number = PlacedRecords([], []), RefusedRecords([], [], []), 0
         for text, (file, line) in zip(*documents, strict=True):
             for found in finder.find(text):
@@ -132,7 +132,7 @@ _REFUSALS = (
 
 
 def find_row_fields(schema: StructType) -> list[str]:
-    """Return the fields of records that a table has columns for, without those from their files and from their keys."""
+    """Return the fields of records that a table has columns for, without fields from files and from keys."""
     keys = (source_key(field) for field in schema if role_of(field) is None)
     return list(dict.fromkeys(key for key in keys if not key.endswith(SIGN) and key not in VERSION_FIELDS))
 

@@ -718,7 +718,7 @@ def _struct(
     fields: Sequence[pa.Field],
     roots: Sequence[int] | None = None,
 ) -> list[pa.Array]:
-    """Return the arrays of the fields of a struct; none of its records is null.
+    """Return the arrays of the fields of a struct whose records are not null.
 
     Args:
         assembler: Turns the records into columns.

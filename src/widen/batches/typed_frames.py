@@ -314,7 +314,7 @@ def _group_paths(cut_times: Mapping[str, CutTimes]) -> Iterator[tuple[CutTimes, 
 def _split_cut_times(
     records: TypedRecords, read: Callable[[StructType], tuple[DataFrame, StructType]]
 ) -> Iterator[TypedRecords]:
-    """Yield the records that Spark reads as they are, and those with times as text, which `read_cut_times` returns."""
+    """Yield the records that Spark reads as they are, and the records with times as text from `read_cut_times`."""
     times, texts = read(records.schema)
     # Spark underestimates how many these are, and would broadcast them.
     times = times.toDF(*(f"time_{name}" for name in times.columns)).hint("shuffle_merge")
@@ -616,7 +616,7 @@ def _fill(data_type: DataType, slots: Sequence[ColumnSlot], dim: int) -> DataTyp
             filled = data_type if route is None else fill_voids(data_type, route)
             if route is None or not is_void(filled) or not filled.fields:
                 return filled
-            # The record has a place, though none of its fields has one.
+            # The record has a place, although its fields have no place.
             return StructType((replace(filled.fields[0], type=STRING), *filled.fields[1:]))
         case MapType(key, value):
             entries = [slot.entries for slot in wide if slot.entries is not None]

@@ -46,7 +46,7 @@ class CopyGroup(Generic[T]):
 
     Args:
         job: A new folder for the copies, relative to the table.
-        files: The files; those with the same key are next to each other.
+        files: The files; files with the same key are next to each other.
     """
 
     job: str

@@ -111,7 +111,7 @@ class RowChange:
     marks: bool = False
 
     def write(self, staged: StagedFiles, here: Callable[[], HeldRows] | None = None) -> ReplacedFiles:
-        """Write the files that replace those with such rows, and return both.
+        """Write the files that replace the files with such rows, and return both.
 
         Args:
             here: Decides the rows with Arrow, as Spark does. May raise `NotLocal`.
@@ -336,7 +336,7 @@ class RowChange:
         return fill_missing_columns(kept.drop(FILE, ROW, CLAUSE), self.after, ICEBERG)
 
     def _unmarked_rows(self, scan: IcebergScan, words: DataFrame, count: int) -> DataFrame:
-        """Return the rows of files that none of a number of words marks."""
+        """Return the rows of files that no word marks."""
         marked = words.where(F.col(MASK).isNotNull())
         kept = without_marked(self._rows(scan), F.broadcast(marked) if count <= BROADCAST_ROWS else marked)
         return fill_missing_columns(kept.drop(FILE, ROW), self.after, ICEBERG).select(*self._names)

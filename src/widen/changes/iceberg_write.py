@@ -472,7 +472,7 @@ class _CopiedFile:
         columns: Its columns; see `widen.files.iceberg_columns.read_unmarked`.
         gone: The positions of the rows that the copy lacks.
         replaced: See `ChangedRows`.
-        added: Returns rows instead of those of a file.
+        added: Returns rows to write instead of a file's rows.
         lineage: What its rows inherit, in a table whose rows have ids.
         together: Equal for files whose rows are sorted, and written, together.
     """

@@ -168,7 +168,7 @@ class OrderColumns:
 
     @staticmethod
     def of(schema: StructType, paths: Sequence[Path]) -> OrderColumns | None:
-        """Return the columns of the fields of a sequence; None if there are none, or one that cannot be ordered."""
+        """Return the columns of the fields of a sequence; None without such columns, or if one cannot be ordered."""
         found = [order for path in paths if (order := OrderColumns._of_field(schema, path)) is not None]
         if len(found) < len(paths) or not found:
             return None

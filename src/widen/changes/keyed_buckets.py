@@ -1,4 +1,4 @@
-"""A load by key that one process cannot hold: its keys in buckets by their hash, each of which is decided by itself.
+"""A load by key that one process cannot hold: keys in buckets by their hash; each bucket is decided by itself.
 
 Tasks stage the keys of the batch and of the table, sorted by bucket, in files of their own. Other tasks read a bucket
 of all of these files, and decide it. If contents decide, or rows are made of them, a bucket asks for them: tasks stage
@@ -228,7 +228,7 @@ class _Found:
         self._marked: dict[str, dict[int, BitMap64]] = {_LOST: {}, _REMOVED: {}}
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> dict[int, BitMap64]:
-        """Take the results of buckets, and return which rows of which files those need that are not decided yet."""
+        """Take the results of buckets, and return which rows and files the undecided buckets need."""
         wanted: dict[int, BitMap64] = {}
         self.pending = [pickle.loads(row["value"]) for row in rows if row["kind"] == _WANTED and row["number"] < 0]
         for row in rows:
@@ -272,7 +272,7 @@ class _Task:
     """What tasks know. Picklable.
 
     Args:
-        adds: The files of the batch, then those of the table.
+        adds: The files of the batch, then the files of the table.
         keys: Where lists of deleted keys are written.
         deleting: Which records of the batch delete rows.
         count: The number of buckets.
@@ -300,7 +300,7 @@ class _Task:
         """Return the number of the bucket of each row of some columns."""
         names = [str(at) for at in range(len(columns))]
         words = hash_values(pa.StructArray.from_arrays(list(columns), names))
-        # The high bits, and as signed integers, of which Arrow has a remainder.
+        # The high bits, as signed integers: Arrow has a remainder for them.
         high = pc.shift_right(words, pa.scalar(33, pa.uint64())).cast(pa.int64())
         return pc.subtract(high, pc.multiply(pc.divide(high, self.count), self.count))
 

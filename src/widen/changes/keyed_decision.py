@@ -54,7 +54,7 @@ class KeyPlan:
         order: None if the last batch wins.
         until: The columns that say when versions end; None without history.
         deletes: Whether records delete; None if that is known by their positions.
-        content: Reads every column by which two records of a key with one sequence may differ.
+        content: Reads every column that may distinguish two records with the same key and sequence.
         whole: Reads every column.
         unchanged: The column that names the fields that keep their values; None if no record names any.
         since: The columns that say when versions start; None if every record is a version.
@@ -222,7 +222,7 @@ class Decider:
 
     Args:
         records: The result of `KeyPlan.record_columns`, of all records of the keys.
-        codes: The numbers of the keys, from 0 on, and of each record that of its key.
+        codes: The number of each record's key, from 0 on.
         rows: The result of `KeyPlan.row_columns`, of all rows of the keys, with the number of their key as `code`.
         listed: The deletions of the keys that the table remembers, and perhaps of others.
         contents: Reads the contents of records and rows.
@@ -324,7 +324,7 @@ class Decider:
         return are_same(self._records_at(one).read(content), self._records_at(other).read(content))
 
     def _lose(self, newest: pa.Array, is_tie: pa.Array, old: pa.Array) -> pa.Array:
-        """Return which keys have a row whose content is at least that of the newest record with its sequence."""
+        """Return which keys have a row at least as large as the newest record with its sequence."""
         code = self._rows["code"]
         is_asked = pc.and_(is_tie.take(code), pc.fill_null(pc.equal(self._row_sequence(old), old.take(code)), False))
         code, content = code.filter(is_asked), self._plan.content
@@ -479,7 +479,7 @@ class Decider:
         return KeyDecision(counts, pc.invert(is_kept), removed, deleted, new)
 
     def _become_rows(self, newest: pa.Array, leads: pa.Array, has_row: pa.Array) -> pa.Array:
-        """Return for which keys the newest record becomes the row as it is.
+        """Return the keys whose newest record becomes the row as it is.
 
         Args:
             leads: The keys of the records that lead to rows.
@@ -510,8 +510,8 @@ class Decider:
 
         Args:
             records: From the oldest to the newest for each row.
-            number: Of each record, the number of its row.
-            rows: The row of the table below the records of each row; null if there is none.
+            number: The row number of each record.
+            rows: The row of the table below the records of each row; null for a new row.
         """
         scan, unchanged = self._plan.whole, None if self._plan.rules.keeps_missing else self._plan.unchanged
         known = pc.unique(rows.drop_null())
@@ -573,7 +573,7 @@ class Decider:
         """Return the contents of events, with the values that they keep of others.
 
         Args:
-            kept: Of each event, the event that has the value of a column; null for itself.
+            kept: For each event, the event that has the value of a column; null for itself.
             most_bytes: See `Places.read`.
         """
         if not kept:
@@ -598,7 +598,7 @@ class Decider:
     # Events: records, rows of the table, and deletions that the table remembers.
 
     def _ordered(self, *, has_rows: bool = True, rules: KeyRules | None = None) -> tuple[Events, pa.Table, pa.Array]:
-        """Return the events of the keys, sorted, and the distinct sequences, of which events have the numbers.
+        """Return the events of the keys, sorted, and the distinct sequences; events store an index into them.
 
         Args:
             has_rows: Whether rows of the table are among the events.

@@ -370,7 +370,7 @@ def _to_predicate(table: KeyedTable, bounds: Bounds) -> Predicate:
     """Return where in the table rows with one of some keys may be.
 
     Args:
-        bounds: Of each field of the key, what `KeyColumns.bounds` returns.
+        bounds: What `KeyColumns.bounds` returns for each field of the key.
     """
     searched: Predicate = UnknownPredicate()
     for each in bounds:

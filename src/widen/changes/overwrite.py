@@ -1,4 +1,4 @@
-"""Remove the rows that a batch replaces: all rows, or those with the keys of the batch.
+"""Remove the rows that a batch replaces: all rows, or the rows with the keys of the batch.
 
 Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file
 """

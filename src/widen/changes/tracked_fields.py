@@ -278,7 +278,7 @@ _HASHES = {"record": _hash_records, "list": _hash_lists, "map": _hash_maps}
 
 
 def _combine(words: Sequence[pa.Array], kind: str | None = None) -> pa.Array:
-    """Return one word for the words of each row; with a kind, null for rows of which the only word is null."""
+    """Return one word for the words of each row; with a kind, null for rows whose only word is null."""
     names = [f"{kind or ''}{at}" for at in range(len(words))]
     parts = [each.view(pa.int64()) if each.type == pa.uint64() else each for each in words]
     mixed = hash_values(pa.StructArray.from_arrays(parts, names))

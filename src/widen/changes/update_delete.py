@@ -142,7 +142,7 @@ def _empty_result(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     return spark.createDataFrame([], to_spark(as_nullable(visible_schema(snapshot.schema))))
 
 
-# Overwrite all rows, those that match a condition, or those in the same partitions.
+# Overwrite all rows, the rows that match a condition, or the rows in the same partitions.
 #
 # Source: Delta Lake's overwrites: static, replaceWhere, dynamic partitions
 

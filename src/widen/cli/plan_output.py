@@ -123,7 +123,7 @@ def show_run_plan(
 
 
 def _report_plan(planned: StepPlan) -> None:
-    """Show the plan of a step, or why there is none."""
+    """Show the plan of a step, or why it has no plan."""
     if planned.plan is None and planned.error is None:
         return
     show_heading(planned.step)

@@ -80,7 +80,7 @@ def sink_options() -> Mapping[str, tuple[Any, Option]]:
 
 
 def _fold(name: str) -> str:
-    """Return the spelling in which names are compared: sequence_by and sequenceBy are one."""
+    """Return the spelling that names are compared by: sequence_by and sequenceBy are one."""
     return name.replace("_", "").lower()
 
 
@@ -136,7 +136,7 @@ def _form(plain: set[type], origins: set[Any]) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts of a list, which commas separate; those in parentheses and quotes do not."""
+    """Return the parts of a list. Commas separate them, except in parentheses and quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

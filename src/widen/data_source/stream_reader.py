@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Args:
             start: Where it begins; Spark 4.0 and 4.1 do not say.
-            limit: No limit, or a limit that stands for those in the options.
+            limit: No limit, or a limit that stands for the limits in the options.
         """
         limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self._limits
         began = (self._last or self._initial) if start is None else StreamOffset.from_json(start)
@@ -339,7 +339,7 @@ class StreamPlan:
         return list_log(self.snapshot.store).newest
 
     def find_change(self, after: int) -> VersionChanges | None:
-        """Return the first version after another one that has other columns than the stream; None if there is none."""
+        """Return the first version after another one that has other columns than the stream, if any."""
         newest = self.newest_version()
         later = version_changes(self.snapshot.store, after + 1, newest) if newest > after else ()
         return next((each for each in later if self._changed_columns(each) is not None), None)

@@ -216,7 +216,7 @@ class PendingField:
 
     Args:
         source: The path of the source field.
-        nulls: The number of nulls, including those in arrays.
+        nulls: The number of nulls, including nulls in arrays.
         empty: The number of ``[]`` that no column of the field holds.
         empty_records: The number of ``{}`` that no column of the field holds.
     """

@@ -302,7 +302,7 @@ class Policy:
 
     @property
     def named_fields(self) -> tuple[Path, ...]:
-        """The fields with a rule of their own, whose names count like those of columns."""
+        """The fields with a rule of their own, whose names count like names of columns."""
         return (*self.pins, *self.date_fields, *self.local_time_fields, *self.epoch_units)
 
     def mode_of(self, source: Path) -> Mode:

@@ -28,7 +28,7 @@ LONGEST_TYPE = 40
 _KEYS = ("id", "_id", "uuid", "key")
 _ENVELOPE = {"op", "after"}
 _SERIES = re.compile(r"(.*?)([\W_]*)\d.*")
-"""A name with its fixed part, what separates that from a number, and the rest."""
+"""A name: its fixed part, the separator before a number, and the rest."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The keyword arguments of flows, each declared once; `widen.ingestion.ingest_options` has those of ingestions."""
+"""The keyword arguments of flows, each declared once; see `widen.ingestion.ingest_options`, too."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated

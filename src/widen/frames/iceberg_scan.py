@@ -112,7 +112,7 @@ _LOCATION = r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*"
 
 @dataclass(frozen=True)
 class _Group:
-    """Files with the same column names. Either all or none of them have delete files."""
+    """Files with the same column names. All of them have delete files, or not one."""
 
     columns: FileColumns
     has_deletes: bool

@@ -242,7 +242,7 @@ class Manifest:
 
     Args:
         fields: The number of its partition fields.
-        dates: The columns whose bounds may be those of dates; see `promoted_dates`.
+        dates: The columns whose bounds may be dates; see `promoted_dates`.
     """
 
     manifest: ManifestFile

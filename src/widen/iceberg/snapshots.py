@@ -665,7 +665,7 @@ class _Lineages:
 
 
 def _filter_rows(has: Callable[[int, int], bool], rows: pa.Table) -> pa.Array:
-    """Ask once for each load, of which each row group has few."""
+    """Ask once for each load: each row group has few loads."""
     loads = rows.group_by(["version", "loaded_ms"]).aggregate([])
     kept = [has(*load) for load in zip(loads["version"].to_pylist(), loads["loaded_ms"].to_pylist(), strict=True)]
     return pc.is_in(rows["version"], value_set=loads["version"].filter(pa.array(kept, pa.bool_())).combine_chunks())

@@ -134,7 +134,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 class EngineOptions(SessionOptions, total=False):
-    """How the work is done, on which engine."""
+    """How the work is done, and which engine does it."""
 
     engine: Annotated[str | None, Option(
         "Where the work is done without a session: ``auto`` in this process where possible, and on Spark "

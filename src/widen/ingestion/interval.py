@@ -134,7 +134,7 @@ def _with_readers(plan: Plan, target: IngestTarget, readers: Sequence[Reader]) -
 def _plan_good_files(
     batch: Batch, target: IngestTarget, request: BatchRequest, choice: FileChoice, *, skips: bool, parks: bool
 ) -> tuple[Batch, WrittenBatch]:
-    """Return what a load would write, and of which files, if it leaves out those that would make it fail.
+    """Return what a load would write, and from which files, without the files that would make it fail.
 
     The files are found as `commit_good_files` finds them.
     """

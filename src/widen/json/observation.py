@@ -332,7 +332,7 @@ def get_field(record: RecordObservation, key: str) -> FieldObservation:
 
 
 def records_in(field: FieldObservation) -> Iterator[RecordObservation]:
-    """Yield the observations of the records of a field, also of those in its maps."""
+    """Yield the observations of the records of a field, also of records in its maps."""
     yield from field.records.values()
     for entries in field.maps.values():
         yield from records_in(entries)

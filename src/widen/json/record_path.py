@@ -178,9 +178,9 @@ class RecordFinder:
         self._path, self._limit = path, limit
 
     def find(self, text: bytes) -> list[FoundTexts]:
-        """Return the records of the documents in a text: of one, of several, or of those in an array.
+        """Return the records of the documents in a text: one document, several, or an array of documents.
 
-        A text that is not JSON as far as the path goes is returned as it is, with the reason.
+        A text that is not JSON down to the end of the path is returned as it is, with the reason.
         """
         cursor = _Cursor(text.removeprefix(BOM))
         found: list[FoundTexts] = []

@@ -43,7 +43,7 @@ class NestedText(NamedTuple):
 
 
 class _BrokenError(Exception):
-    """A text is not JSON as far as the path goes."""
+    """A text is not JSON down to the end of the path."""
 
 
 def nested_texts(text: bytes, path: RecordPath) -> list[NestedText]:

@@ -150,7 +150,7 @@ def build_plan(
 
     Args:
         known: The names of the fields; None if a key never stands for a field of another name.
-        unchecked: The fields of which it is not asked whether each column holds the value.
+        unchecked: The fields whose columns need not all hold the value.
     """
     keys = fields.keys() | {key for key, below in rule.below.items() if below.is_excluded}
     inside = {} if known is None else known.inside

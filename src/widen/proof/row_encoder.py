@@ -269,7 +269,7 @@ def _has_places(
         result = pc.or_(result, pc.and_(reduce(pc.or_, (by_name[each.name] for each in alone)), _is_alone(texts)))
     if any(column.dim or column.type_name not in _PLAIN_TYPES for column in columns):
         return result
-    # A number with a fraction is in all columns but those of integers and booleans, and a boolean in no number.
+    # A number with a fraction is in all columns but integers and booleans, and a boolean in no number.
     is_fraction = pc.match_substring_regex(first, r"^-?[0-9]+\.[0-9]*[1-9]$").fill_null(False)
     is_boolean = pc.is_in(first, value_set=pa.array(["true", "false"]))
     if any(column.has_booleans_as_numbers for column in columns):

@@ -76,7 +76,7 @@ class FileSelection:
             if not statistics:
                 statistics.append(FileStatistics(stats))
             found = statistics[0].bounds(self.to_physical(path), data_type)
-            # Padded texts may be in another order than those in files.
+            # Padded texts may be in another order than the texts in files.
             return found if length is None else replace(found, low=UNKNOWN, high=UNKNOWN)
 
         return condition.can_be(find_bounds, truth=truth)

@@ -258,7 +258,7 @@ class RowBuilder:
 
     @property
     def has_own_columns(self) -> bool:
-        """Whether rows have columns that are not those of the table."""
+        """Whether rows have columns that the table lacks."""
         return self.origin is not None or self.missing is not None or self.reads_excluded
 
     @property

@@ -557,7 +557,7 @@ def verify_rows(
     """Compare the records of a batch with the rows of a table; see `IngestTarget.verify`.
 
     Args:
-        judges: Whether the proof knows all reasons for which the table refuses records.
+        judges: Whether the proof knows every reason why the table refuses records.
     """
     from widen.proof.quarantine_reasons import QuarantineReasons
     from widen.verification.records import verify

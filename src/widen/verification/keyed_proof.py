@@ -230,7 +230,7 @@ class LocalKeyedProof:
 def _deletions(
     listing: DeletionListing | None, reader: KeyReader, table: _TableReader
 ) -> tuple[pa.Table, set[Deletion]]:
-    """Return the deletions of the keys of a batch, and those of other keys."""
+    """Return the deletions of the keys of a batch, and the deletions of other keys."""
     columns: dict[str, list[Any]] = {_CODE: [], SEQUENCE: []}
     others: set[Deletion] = set()
     found = read_deletions(listing)

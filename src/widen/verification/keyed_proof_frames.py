@@ -232,7 +232,7 @@ class KeyedProof:
     ) -> Iterator[DataFrame]:
         """Yield the deletions in both lists: of the keys of the batch, and of others where the lists may differ."""
         old, new = ({} if each is None else each.files() for each in (self.deleted, self.listed))
-        # Mostly the new list has the files of the old one, which nobody changes, and those of this load.
+        # Mostly the new list has the files of the old one, which nobody changes, and the files of this load.
         added = {path: size for path, size in new.items() if path not in old}
         is_same = old.keys() <= new.keys()
         parts = [(DELETED, self.deleted, old, is_same), (LISTED, self.listed, added, False)]

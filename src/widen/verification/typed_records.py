@@ -93,7 +93,7 @@ from widen.verification.restored_values import (
 # row (null, "7") is also rebuilt as {n: 7}, with one converted value. The row (7, "8") is a contradiction.
 
 _NO_FIELDS = StructType((Field("", BOOLEAN),))
-"""The type of records in which the policy leaves nothing; Arrow cannot count records without fields."""
+"""The type of records that the policy leaves without fields; Arrow cannot count such records."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class RecordProof:
 
 
 def without_roles(source: StructType) -> StructType:
-    """Return the fields of records, of which none has the role that a column of this name has in a table."""
+    """Return the fields of records, without the roles that columns of the same names have in a table."""
     named = (
         replace(each, metadata={**each.metadata, SOURCE: [each.name]}) if role_of(each) is not None else each
         for each in source
@@ -360,7 +360,7 @@ def _to_records(proof: RecordProof, batch: pa.RecordBatch) -> pa.StructArray:
 
 
 def _fit(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return values of Spark, in which records may have more fields, of no value."""
+    """Return values of Spark; records in them may have more fields, without a value."""
     if values.type == wanted:
         return values
     if pa.types.is_struct(wanted):

@@ -415,7 +415,7 @@ def test_an_interrupted_replay_is_finished_by_the_next(
     place: dict[str, Any] = {"catalog": tmp_path / "catalog.db", "spark": spark}
     with monkeypatch.context() as patch:
         # after the commit to the table, before that to the quarantine
-        patch.setattr("widen.targets.iceberg.IcebergQuarantine._remaining_files", _interrupt)
+        patch.setattr("widen.targets.iceberg_quarantine.IcebergQuarantine._remaining_files", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             replay("shop.orders_quarantine", "shop.orders", **place)
     assert catalog.load_table("shop.orders_quarantine").scan().count() == 2

@@ -17,8 +17,8 @@ from widen.iceberg.table_commit import IcebergTransaction
 from widen.log.commit_outcome import StagedFiles
 from widen.log.log_store import LogStore
 from widen.table import Table, create_table
-from widen.targets.delta import DeltaQuarantineWrite
-from widen.targets.iceberg import IcebergQuarantineWrite
+from widen.targets.delta_quarantine import DeltaQuarantineWrite
+from widen.targets.iceberg_quarantine import IcebergQuarantineWrite
 
 
 @pytest.fixture

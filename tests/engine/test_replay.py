@@ -83,7 +83,7 @@ def test_a_replay_that_was_killed_is_finished_by_the_next(
             raise KilledError
         return commit(store, *args, **extra)
 
-    monkeypatch.setattr("widen.targets.delta.commit", commit_or_kill)
+    monkeypatch.setattr("widen.targets.delta_quarantine.commit", commit_or_kill)
     with pytest.raises(KilledError):
         replay(quarantine.location, table.location, spark=spark)
     monkeypatch.undo()

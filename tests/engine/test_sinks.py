@@ -274,7 +274,7 @@ def test_a_replay_whose_second_commit_fails(spark: SparkSession, tmp_path: Path)
     Table(place).drop_constraint("positive")
     with (
         mock.patch(
-            "widen.targets.delta.DeltaQuarantine.finish_replay",
+            "widen.targets.delta_quarantine.DeltaQuarantine.finish_replay",
             side_effect=[None, StorageError(location="there", reason="gone", fix="")],
         ),
         pytest.raises(PostCommitFailed) as caught,

@@ -62,7 +62,7 @@ KEYED = "widen.keyed-rows"
 """Snapshot summary: what an ingestion by key did to the rows of its keys, as JSON."""
 
 NEW_FILES = "widen.new-files"
-"""Snapshot summary of a quarantine: the tag of its load; see `widen.targets.delta`."""
+"""Snapshot summary of a quarantine: the tag of its load; see `widen.targets.quarantine_tags`."""
 
 PARAMETERS = "widen.parameters"
 """Snapshot summary: more parameters of the commit, as JSON."""

@@ -1,6 +1,6 @@
 """Replay a quarantine: write the records that the table can hold now, and remove them from the quarantine.
 
-The order of the two commits, and what happens after a crash between them: `widen.targets.delta`.
+The order of the two commits, and what happens after a crash between them: `widen.targets.delta_quarantine`.
 
 Source: docs/evolution-rules.md#d12
 """

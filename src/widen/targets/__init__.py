@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from widen.errors import InvalidOption
 from widen.log.log_store import LogStore
 from widen.sources.listing import to_place
-from widen.targets.delta import DeltaFlowSource, DeltaLocation
+from widen.targets.delta import DeltaLocation
+from widen.targets.delta_flow_source import DeltaFlowSource
 from widen.targets.table_format import FlowSource, TableLocation
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def find_flow_source(
     from widen.iceberg.catalog import to_table_name
 
     if catalog is not None:
-        from widen.targets.iceberg import IcebergFlowSource
+        from widen.targets.iceberg_flow_source import IcebergFlowSource
 
         return IcebergFlowSource(to_table_name(fspath(location), catalog))
     return DeltaFlowSource(LogStore(to_place(location), storage_options))

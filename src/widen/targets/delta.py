@@ -5,51 +5,22 @@ Source: docs/evolution-rules.md#d1; PROTOCOL.md#transaction-identifiers
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
+from widen.batches.text_batch import Batch, BatchResult
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.errors import (
-    FeatureRequired,
-    InvalidOption,
-    InvalidPath,
-    QuarantineNotFound,
-    SourceError,
-    SourceHistoryLost,
-    TableNotFound,
-    UnsupportedColumnType,
-    VersionNotFound,
-    WidenError,
-)
+from widen.errors import FeatureRequired, InvalidOption, InvalidPath, TableNotFound, UnsupportedColumnType, WidenError
 from widen.evolution.key_rules import PROPERTY as KEYS
 from widen.evolution.key_rules import ensure_rules_apply, match_recorded_keys, policy_of_keys
-from widen.evolution.plan import (
-    BAD_FILES,
-    CORRUPT_REASON,
-    CORRUPT_TEXTS,
-    QUARANTINED,
-    ROUNDED,
-    Plan,
-    policy_properties,
-)
-from widen.evolution.policy import (
-    FixedColumn,
-    Mode,
-    Policy,
-    for_file_fields,
-    match_names,
-    read_names,
-    with_time_fields,
-)
+from widen.evolution.plan import BAD_FILES, CORRUPT_REASON, CORRUPT_TEXTS, QUARANTINED, ROUNDED, Plan, policy_properties
+from widen.evolution.policy import Mode, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.files.data_reader import plan_local_scan
-from widen.frames.parquet_writer import write_parquet
 from widen.frames.scan import read_data_files, read_snapshot
 from widen.frames.table_writers import DeltaRows, DeltaWriter
 from widen.json.observation import Observation
@@ -57,24 +28,22 @@ from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, com
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.conflict import ReadSet
-from widen.log.file_list import canonical_path, concat_files, from_adds, to_adds, to_remove
+from widen.log.file_list import concat_files, from_adds, to_adds
 from widen.log.load_segments import LoadedFiles
 from widen.log.loads import APP_ID as LOADS_APP_ID
 from widen.log.loads import commit_with_loads, find_head, open_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, new_snapshot, open_snapshot, select_files
-from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
-from widen.model.column_path import Path, fields, find_field, format_path, is_struct_path, leaves, parse_path
+from widen.model.column_path import Path, format_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
-from widen.model.transaction_id import DELETED_KEYS_APP_ID, REPLAY_PREFIX
-from widen.model.types import LONG, STRING, TIMESTAMP, VARIANT, Field, StructType
+from widen.model.transaction_id import DELETED_KEYS_APP_ID
+from widen.model.types import VARIANT, StructType
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
-from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
-from widen.protocol.column_metadata import find_generation, find_identity, is_computed
+from widen.protocol.column_metadata import find_identity
 from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, count_written_rows, split_paths
 from widen.protocol.table_configuration import TableConfiguration
-from widen.protocol.table_features import default_columns, ensure_writable, missing_type_features, supported_features
+from widen.protocol.table_features import ensure_writable, missing_type_features, supported_features
 from widen.protocol.table_properties import (
     ENABLE_TYPE_WIDENING,
     TYPE_WIDENING_INTENT,
@@ -87,46 +56,31 @@ from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
-from widen.schema.growth import ensure_types_unreferenced, is_readable_in
+from widen.schema.growth import ensure_types_unreferenced
 from widen.schema.operations import is_type_change
-from widen.schema.source_metadata import (
-    COMMENT,
-    CORRUPT,
-    has_sources,
-    restore_sources,
-    role_field,
-    with_sources,
-)
+from widen.schema.source_metadata import CORRUPT, has_sources, restore_sources, role_field, with_sources
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
-from widen.schema.table_state import TableState, referenced_columns, row_conditions, to_table_state
+from widen.schema.table_state import TableState, to_table_state
 from widen.sources.listing import to_place
 from widen.spark.engine import READS, Rows, Session, is_local, require_spark
 from widen.spark.session import default_properties, find_active
-from widen.spark.spark_types import Column, DataFrame, SparkSession
+from widen.spark.spark_types import Column, DataFrame
+from widen.targets.delta_quarantine import DeltaQuarantine, quarantine_store
+from widen.targets.fixed_columns import find_fixed_columns, find_kept_types
 from widen.targets.table_format import (
     NO_PARAMETERS,
     CommitResult,
-    FlowSource,
     IngestTarget,
     KeyCounts,
     KeyedBatch,
     KeyedDraft,
     KeyRules,
     LoadRecord,
-    NewFiles,
-    Quarantine,
-    QuarantineContent,
     QuarantineWrite,
-    RangeLimits,
     RowReplacingDraft,
-    SourceVersion,
     TableLocation,
     TransactionId,
-    VersionRange,
     quarantined_texts_of,
-    retry_conflicts,
-    split_files,
-    take_until_full,
     verify_quarantine,
     verify_rows,
 )
@@ -849,513 +803,3 @@ class DeltaLocation(TableLocation):
 
     def quarantine(self, location: str | None) -> DeltaQuarantine:
         return DeltaQuarantine(quarantine_store(self.store, location))
-
-
-# A Delta table as a quarantine: the records that another table could not hold, whole and with the reason.
-#
-# Two tables cannot be changed in one commit. So a replay writes the files that the quarantine will keep first, and
-# the commit to the table names them; then the quarantine is changed. After a crash in between, the next replay
-# reads that commit and finishes the change. The number of a replay is the version of the quarantine that it read.
-# Both tables record it, so that no record is written twice.
-#
-# Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
-
-
-SUFFIX = "_quarantine"
-"""The suffix of the default location, after the table's location."""
-
-COLUMNS = StructType(
-    tuple(
-        Field(name, data_type, metadata={COMMENT: comment})
-        for name, data_type, comment in (
-            ("text", STRING, "The record, as it stood in the source."),
-            ("file", STRING, "The file that it stood in."),
-            ("position", LONG, "Its number in that file."),
-            ("reason", STRING, "Why the table could not hold it."),
-            ("kept_at", TIMESTAMP, "When its interval was written."),
-            ("table_version", LONG, "The version of the table that could not hold it."),
-        )
-    )
-)
-
-REPLAY = "REPLAY"
-"""The operation in the history of the quarantine."""
-
-REMAINING_FILES = "leftInQuarantine"
-"""The parameter in the history of the table with the files that the quarantine keeps, as JSON."""
-
-_APPEND = {"mode": "Append", "partitionBy": []}
-
-
-def quarantine_store(table: LogStore, location: str | None) -> LogStore:
-    """Return the store of the quarantine of a table.
-
-    Args:
-        location: The location of the quarantine; by default the location of the table with `SUFFIX`.
-
-    Raises:
-        InvalidOption: it is the location of the table, or its scheme is not supported.
-    """
-    store = LogStore(location or table.location.rstrip("/") + SUFFIX, table.storage_options)
-    if store.location.rstrip("/") == table.location.rstrip("/"):
-        raise InvalidOption(option="quarantine", value=location, expected="Must not be the target table.")
-    return store
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaQuarantine(Quarantine):
-    """A quarantine, which may not exist yet."""
-
-    store: LogStore
-
-    @property
-    def location(self) -> str:
-        return self.store.location
-
-    def write(
-        self,
-        quarantined_records: Rows | None,
-        table_version: int,
-        interval: TransactionId | None,
-        new_files: NewFiles | None = None,
-    ) -> DeltaQuarantineWrite | None:
-        txn = None if interval is None else Txn(app_id=interval.app_id, version=interval.number)
-        rows = None if quarantined_records is None else with_quarantine_time(quarantined_records, table_version)
-        return retry_conflicts(lambda _: self._append(rows, txn, new_files))
-
-    def _append(
-        self, rows: Rows | None, txn: Txn | None, new_files: NewFiles | None
-    ) -> DeltaQuarantineWrite | Conflicted | None:
-        snapshot = self._newest()
-        # An earlier attempt of this interval has written its records, and crashed before the commit to the table.
-        if snapshot is not None and txn is not None and snapshot.has_written(txn):
-            return None
-        live = to_adds(snapshot.files()) if snapshot and new_files else []
-        replaced = find_interrupted(live, lambda add: (add.tags or {}).get(TAG), new_files)
-        if rows is None and not replaced:
-            return None
-        creation, table = _create_quarantine(snapshot)
-        now_ms = current_ms()
-        with StagedFiles() as staged:
-            adds = [] if rows is None else _with_tag(write_parquet(rows, self.store, table), new_files)
-            staged.add_files(self.store, adds)
-            removes = [to_remove(add, now_ms, data_change=True) for add in replaced]
-            actions = [*creation, *([txn] if txn else []), *removes, *adds]
-            metrics = write_metrics(adds)
-            outcome = commit(self.store, snapshot, actions, "WRITE", _APPEND, metrics=metrics, staged=staged)
-        if isinstance(outcome, Conflicted):
-            return outcome
-        return DeltaQuarantineWrite(self.store, adds, outcome.or_raise().version, replaced)
-
-    def open(self) -> DeltaQuarantineContent:
-        snapshot = self._newest()
-        if snapshot is None:
-            raise QuarantineNotFound(location=self.location)
-        return DeltaQuarantineContent(self.store, snapshot)
-
-    def finish_replay(self, target: IngestTarget) -> None:
-        content = self.open()
-        last = target.last_interval(content.interval.app_id)
-        # The table names the last replay that it has. If the quarantine has it too, nothing was interrupted.
-        if last is None or content.snapshot.has_written(txn := Txn(app_id=last.app_id, version=last.number)):
-            return
-        remaining = _remaining_files(target, last)
-        now_ms, live = current_ms(), set(content.snapshot.files()["path"].to_pylist())
-        # Only files of the version that was replayed: records that were quarantined since have not been replayed.
-        replayed = open_snapshot(self.store, last.number).files()
-        removes = [to_remove(add, now_ms, data_change=True) for add in to_adds(replayed) if add.path in live]
-        actions: list[Action] = [txn, *removes, *remaining]
-        parameters, metrics = {"into": target.location}, write_metrics(remaining)
-        commit(self.store, content.snapshot, actions, REPLAY, parameters, metrics=metrics).or_raise()
-
-    def _newest(self) -> Snapshot | None:
-        try:
-            snapshot = open_snapshot(self.store)
-        except TableNotFound:
-            return None
-        missing = [field.name for field in COLUMNS if snapshot.schema.find(field.name) is None]
-        if missing:
-            expected = f"Must be a quarantine or an empty location; the table there has no column {missing[0]}."
-            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
-        return snapshot
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaQuarantineWrite(QuarantineWrite):
-    """The records that one interval has added.
-
-    Args:
-        store: The store of the quarantine.
-        replaced: The files with the records of an interrupted load, which this one has replaced.
-    """
-
-    store: LogStore
-    adds: Sequence[Add]
-    version: int
-    replaced: Sequence[Add] = ()
-
-    @property
-    def location(self) -> str:
-        return self.store.location
-
-    def rows(self, spark: Session) -> Rows:
-        rows = DeltaRows(self.store, open_snapshot(self.store, self.version))
-        return rows.read(spark, [add.path for add in self.adds])
-
-    def undo(self) -> None:
-        now_ms = current_ms()
-        removes = [to_remove(add, now_ms, data_change=True) for add in self.adds]
-        # A removed file stays on disk until a vacuum, so adding it again brings its records back.
-        actions: list[Action] = [*removes, *self.replaced]
-
-        def attempt(_: Conflicted | None) -> int | Conflicted:
-            outcome = commit(self.store, open_snapshot(self.store), actions, "DELETE", {"predicate": "[]"})
-            return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
-
-        retry_conflicts(attempt)
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaQuarantineContent(QuarantineContent):
-    """One version of a quarantine."""
-
-    store: LogStore
-    snapshot: Snapshot
-
-    @property
-    def interval(self) -> TransactionId:
-        return TransactionId(f"{REPLAY_PREFIX}{self.snapshot.metadata.id}", self.snapshot.version)
-
-    @property
-    def is_empty(self) -> bool:
-        return not len(self.snapshot.files())
-
-    @property
-    def size_bytes(self) -> int:
-        return DeltaRows(self.store, self.snapshot).size_bytes
-
-    def rows(self, spark: Session) -> Rows:
-        return DeltaRows(self.store, self.snapshot).read(spark)
-
-    def write_remaining(
-        self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
-    ) -> Mapping[str, object]:
-        adds: list[Add] = []
-        if quarantined_records is not None:
-            rows = with_quarantine_time(with_original_positions(quarantined_records), table_version)
-            adds = write_parquet(rows, self.store, self.snapshot.configuration)
-            staged.add_files(self.store, adds)
-        return {REMAINING_FILES: msgspec.to_builtins(adds)}
-
-
-def _with_tag(adds: Sequence[Add], files: NewFiles | None) -> list[Add]:
-    if files is None:
-        return list(adds)
-    text = encode_tag(files)
-    return [msgspec.structs.replace(add, tags={**(add.tags or {}), TAG: text}) for add in adds]
-
-
-def _create_quarantine(snapshot: Snapshot | None) -> tuple[tuple[Action, ...], TableConfiguration]:
-    if snapshot is not None:
-        return (), snapshot.configuration
-    # The beginning of a record may be a value that has no statistics in the table.
-    created = plan_create_table(COLUMNS, (), {NO_STATS: "text, reason"}, current_ms())
-    return created.actions, created.table
-
-
-def _remaining_files(target: IngestTarget, replayed: TransactionId) -> list[Add]:
-    """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
-    parameters = target.interval_parameters(replayed)
-    if parameters is None:
-        reason = "its last replay was interrupted, and the log of the table no longer records what it did"
-        fix = "Look for its records in the table, and delete them."
-        raise SourceError(source=target.location, reason=reason, fix=fix)
-    return msgspec.json.decode(parameters[REMAINING_FILES], type=list[Add])
-
-
-# Tags in a quarantine: the source files whose records were quarantined.
-#
-# In Delta a tag is on each data file, in Iceberg in the summary of the snapshot that added it.
-#
-# A process may be killed after the commit to the quarantine and before the commit to the table, or a full disk may
-# keep it from both the commit to the table and undoing the one to the quarantine. Then the table has loaded these
-# source files no more often than before, which is a part of the tag; the next load of them replaces the records of the
-# interrupted one.
-#
-# Source: docs/evolution-rules.md#d12; PROTOCOL.md#add-file-and-remove-file
-
-
-TAG = "widen.newFiles"
-DIGEST = 16
-"""The number of characters of a digest."""
-
-MAX_FILES = 256
-"""A load of more files is tagged with one digest of all of them, so that only the same files replace its records."""
-
-
-_Item = TypeVar("_Item")
-
-
-class _Tag(msgspec.Struct, frozen=True):
-    table: str
-    files: frozenset[str]
-
-
-def encode_tag(files: NewFiles) -> str:
-    """Return the tag of the quarantined records of a load of new source files."""
-    return _encode(_tag_of(files))
-
-
-def find_interrupted(
-    items: Iterable[_Item], tag_of: Callable[[_Item], str | None], files: NewFiles | None
-) -> list[_Item]:
-    """Return the files of a quarantine whose load was of some of these source files, and was not committed.
-
-    Args:
-        tag_of: Returns the tag of one, if it has one.
-    """
-    if files is None:
-        return []
-    table, digests = _tag_of(files).table, file_digests(files)
-    return [item for item in items if _is_part(tag_of(item), table, digests)]
-
-
-def file_digests(files: NewFiles) -> frozenset[str]:
-    """Return everything that the tag of a load of some of these source files can have."""
-    return _tag_of(files).files | frozenset(map(_digest, _texts(files)))
-
-
-def any_digest(tag: str) -> str:
-    """Return one of the digests in a tag; each load of its source files has it among its `file_digests`."""
-    return min(msgspec.json.decode(tag, type=_Tag).files, default="")
-
-
-def _is_part(text: str | None, table: str, files: frozenset[str]) -> bool:
-    try:
-        tag = msgspec.json.decode(text or "", type=_Tag)
-    except msgspec.DecodeError:  # no tag, or one of another program
-        return False
-    return tag.table == table and bool(tag.files) and tag.files <= files
-
-
-def merge_tags(texts: Iterable[str | None]) -> str | None:
-    """Return one tag with the source files of several tags; None if no file has a tag."""
-    tags = [msgspec.json.decode(text, type=_Tag) for text in texts if text]
-    if not tags:
-        return None
-    return _encode(_Tag(tags[0].table, frozenset().union(*(tag.files for tag in tags))))
-
-
-def _encode(tag: _Tag) -> str:
-    return msgspec.json.encode(tag, order="sorted").decode()
-
-
-def _tag_of(files: NewFiles) -> _Tag:
-    texts = _texts(files)
-    digests = [_digest("\n".join(texts))] if len(texts) > MAX_FILES else map(_digest, texts)
-    return _Tag(canonical_path(files.table), frozenset(digests))
-
-
-def _texts(files: NewFiles) -> list[str]:
-    loads = files.loads or (0,) * len(files.files)
-    return sorted(
-        f"{file.key}|{file.size_bytes}|{file.modified_ms}{f'|{count}' if count else ''}"
-        for file, count in zip(files.files, loads, strict=True)
-    )
-
-
-def _digest(text: str) -> str:
-    # Names of files need not be UTF-8; Python then has surrogates in them.
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=DIGEST // 2).hexdigest()
-
-
-# A Delta table as the source of a flow.
-#
-# Source: docs/guide/flow.md; PROTOCOL.md#add-file-and-remove-file, #add-cdc-file
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaFlowSource(FlowSource):
-    """A Delta table that a flow reads."""
-
-    store: LogStore
-
-    @property
-    def location(self) -> str:
-        return self.store.location
-
-    def is_at(self, table: TableLocation) -> bool:
-        return self.location == table.location
-
-    def newest(self) -> SourceVersion:
-        snapshot = open_snapshot(self.store)
-        return SourceVersion(snapshot.metadata.id, snapshot.version, frozenset(supported_features(snapshot.protocol)))
-
-    def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
-        files = self._open(version).files()
-        columns = (files[name].to_pylist() for name in ("modification_time_ms", "path", "size_bytes"))
-        return split_files([(path, size) for _, path, size in sorted(zip(*columns, strict=True))], max_bytes)
-
-    def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
-        return read_snapshot(spark, self.store, self._open(version), only=paths)
-
-    def range_after(self, version: int, limits: RangeLimits) -> DeltaVersionRange:
-        before = self._open(version)
-        with _explain_loss(self.location):
-            later = version_changes(self.store, version + 1, limits.last)
-            changes = list(take_until_full(before.schema, _with_schemas(before, later), limits))
-        last = self._open(changes[-1].version)
-        schemas = (from_json(each.metadata.schema_string) for each in changes if each.metadata is not None)
-        is_growth = all(is_readable_in(schema, last.schema) for schema in [before.schema, *schemas])
-        return DeltaVersionRange(before, last, tuple(changes), is_growth)
-
-    def _open(self, version: int) -> Snapshot:
-        with _explain_loss(self.location):
-            return open_snapshot(self.store, version)
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaVersionRange(VersionRange):
-    """The changes of rows in versions of a Delta table.
-
-    Args:
-        before: The version before the first one.
-        newest: The last version.
-        is_growth: Whether all rows can be read in the schema of the last version.
-    """
-
-    before: Snapshot
-    newest: Snapshot
-    changes: tuple[VersionChanges, ...]
-    is_growth: bool
-
-    @property
-    def last(self) -> int:
-        return self.newest.version
-
-    @property
-    def removing_versions(self) -> Sequence[int]:
-        return [each.version for each in self.changes if each.removed]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no version changes rows or renames, drops or replaces a column."""
-        return self.is_growth and not any(each.added or each.removed for each in self.changes)
-
-    def added_rows(self, spark: SparkSession) -> DataFrame:
-        adds = [add for each in self.changes if not each.removed for add in each.added]
-        self._ensure_present(adds)
-        return read_data_files(spark, self.newest.store, self.newest, concat_files([from_adds(adds)]))
-
-    def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
-        """Return frames that together have every added and every removed row.
-
-        If columns were renamed, dropped or replaced, these are all rows of the versions before and after: every row may
-        then be another one, although its file is not touched.
-        """
-        if not self.is_growth:
-            return [read_snapshot(spark, each.store, each) for each in (self.before, self.newest)]
-        if not self.removing_versions:
-            return [self.added_rows(spark)]
-        # A version with change data files has all of its changes there; its removed files are not read.
-        derived = [each for each in self.changes if not each.change_files]
-        self._ensure_present([add for each in derived for add in each.added])
-        self._ensure_present([removed_file(remove) for each in derived for remove in each.removed])
-        from widen.frames.change_feed import read_changed_rows
-
-        changed = read_changed_rows(spark, self.newest, self.changes)
-        return [changed.drop(CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)]
-
-    def _ensure_present(self, adds: Sequence[Add]) -> None:
-        """Raise if a file that is not live any more was deleted by a vacuum."""
-        # A vacuum keeps live files, so only the others need a look at the store.
-        live = set(self.newest.files()["path"].to_pylist())
-        missing = missing_files(self.newest.store, [add for add in adds if add.path not in live])
-        if missing:
-            reason = f"the file {missing[0]} was deleted by a vacuum"
-            raise SourceHistoryLost(location=self.newest.location, reason=reason)
-
-
-def _with_schemas(
-    before: Snapshot, changes: Iterable[VersionChanges]
-) -> Iterator[tuple[VersionChanges, StructType, int]]:
-    """Yield each version with its schema and the size of the files that it added."""
-    schema = before.schema
-    for each in changes:
-        schema = schema if each.metadata is None else from_json(each.metadata.schema_string)
-        yield each, schema, sum(add.size for add in each.added)
-
-
-@contextmanager
-def _explain_loss(location: str) -> Iterator[None]:
-    """Translate the error of a version that the log no longer has."""
-    try:
-        yield
-    except VersionNotFound as error:
-        raise SourceHistoryLost(location=location, reason=str(error.message).rstrip(".")) from error
-
-
-# The fixed columns of a table, which ingestion must not reroute: partition, NOT NULL, and CHECK columns.
-#
-# Source: docs/evolution-rules.md#d12; PROTOCOL.md#column-invariants, #check-constraints
-
-
-def find_fixed_columns(state: TableState) -> Mapping[Path, FixedColumn]:
-    """Return the fixed columns with the reason, by path with steps into arrays and maps.
-
-    A column that a CHECK constraint or an invariant references keeps its type too, since the condition was written for
-    values of that type.
-    """
-    columns: dict[Path, FixedColumn] = {}
-    for path, new in _reasons(state):
-        # A column may be fixed for several reasons, and the strictest of each applies.
-        old = columns.get(path, FixedColumn(path[-1], ""))
-        columns[path] = FixedColumn(
-            path[-1],
-            f"{old.reason} and {new.reason}" if old.reason else new.reason,
-            old.can_widen and new.can_widen,
-            old.is_required or new.is_required,
-            old.is_filled or new.is_filled,
-            old.takes_values and new.takes_values,
-        )
-    return columns
-
-
-def find_kept_types(schema: StructType) -> frozenset[Path]:
-    """Return the columns that generated columns are computed from: Delta Lake refuses to change their types.
-
-    Source: PROTOCOL.md#generated-columns; docs/evolution-rules.md#d1
-    """
-    generations = filter(None, (find_generation(column) for column in schema))
-    return frozenset(path for text in generations for path in referenced_columns(text, schema))
-
-
-def _nullable_parents(schema: StructType, path: Path) -> Iterator[Path]:
-    """Yield the structs around a field, outside lists and maps, that the schema allows to be null."""
-    for end in range(1, len(path)):
-        parent = find_field(schema, path[:end])
-        if is_struct_path(schema, path) and parent is not None and parent.nullable:
-            yield path[:end]
-
-
-def _reasons(state: TableState) -> Iterator[tuple[Path, FixedColumn]]:
-    for name in state.metadata.partition_columns:
-        yield (name,), FixedColumn(name, "a partition column")
-    for path, column in fields(state.schema):
-        if not column.nullable:
-            # The table fills a computed column itself, so a record need not have it; of a default it may not say null.
-            has_default = path == (column.name,) and column.name in default_columns(state.schema, state.protocol)
-            is_required = has_default or not is_computed(column)
-            yield path, FixedColumn(column.name, "NOT NULL", is_required=is_required, is_filled=has_default)
-            for parent in _nullable_parents(state.schema, path):
-                # Delta Lake takes a null struct for a null in each of its fields.
-                yield parent, FixedColumn(parent[-1], f"{format_path(path)} is NOT NULL", is_required=True)
-        identity = find_identity(column)
-        if identity is not None:
-            takes_values = identity.allows_explicit
-            reason = "an identity column" if takes_values else "GENERATED ALWAYS AS IDENTITY"
-            yield path, FixedColumn(column.name, reason, can_widen=False, takes_values=takes_values)
-    for name, text in row_conditions(state.schema, state.protocol, state.properties):
-        for path in sorted(referenced_columns(text, state.schema)):
-            if find_field(state.schema, path) is not None:
-                yield path, FixedColumn(path[-1], f"referenced by the {name}", can_widen=False)

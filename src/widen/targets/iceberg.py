@@ -8,52 +8,30 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from widen.batches.text_batch import Batch, BatchResult, with_original_positions, with_quarantine_time
+from widen.batches.text_batch import Batch, BatchResult
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyLists, iceberg_head
 from widen.changes.iceberg_apply import remove_replaced_iceberg_rows
 from widen.changes.iceberg_keys import IcebergFiles
-from widen.changes.iceberg_write import ReplacedFiles, find_deleted, read_snapshot_here, to_plain_adds
+from widen.changes.iceberg_write import ReplacedFiles, find_deleted, to_plain_adds
 from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
 from widen.changes.overwrite import ReplacedRows
-from widen.errors import (
-    IcebergTableNotFound,
-    InvalidOption,
-    SourceError,
-    SourceHistoryLost,
-    WidenError,
-)
+from widen.errors import IcebergTableNotFound, InvalidOption, WidenError
 from widen.evolution.key_rules import PROPERTY as KEYS
-from widen.evolution.key_rules import (
-    ensure_rules_apply,
-    find_places,
-    match_recorded_keys,
-    policy_of_keys,
-)
+from widen.evolution.key_rules import ensure_rules_apply, find_places, match_recorded_keys, policy_of_keys
 from widen.evolution.plan import Plan, policy_properties
-from widen.evolution.policy import (
-    FixedColumn,
-    Policy,
-    for_file_fields,
-    match_names,
-    read_names,
-    with_time_fields,
-)
-from widen.files.data_reader import NotLocal
+from widen.evolution.policy import FixedColumn, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
-from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
+from widen.frames.table_writers import IcebergRows, IcebergWriter
 from widen.iceberg import properties as names
-from widen.iceberg.catalog import TableName, open_store, to_table_name
+from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.file_metrics import IcebergFile, data_location
-from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.partitions import (
     PartitionField,
     are_in_calendar,
@@ -61,13 +39,12 @@ from widen.iceberg.partitions import (
     read_partition_fields,
     resolve_partition_fields,
 )
-from widen.iceberg.properties import FORMAT_VERSION, read_sources
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
+from widen.iceberg.properties import FORMAT_VERSION
+from widen.iceberg.scan_plan import IcebergScan, added_by, plan_scan
 from widen.iceberg.schema_conversion import (
     ensure_names_distinct,
     find_unreadable,
     from_model,
-    to_model,
     to_readable,
     with_iceberg_ids,
     without_unknown,
@@ -75,13 +52,11 @@ from widen.iceberg.schema_conversion import (
 from widen.iceberg.snapshots import (
     ReadPoint,
     SnapshotReference,
-    ancestors,
     find_last_interval,
     find_read_point,
     find_sources,
     open_snapshot_loads,
     record_load,
-    summary_count,
     summary_of,
     write_events,
 )
@@ -92,39 +67,27 @@ from widen.iceberg.table_commit import (
     ensure_table_writable,
     open_transaction,
 )
-from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
+from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.load_segments import LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.lazy_module import import_lazily
-from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, split_paths
+from widen.protocol.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
-from widen.schema.growth import is_readable_in
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.engine import LocalFrame, Rows, Session, is_local, open_session
-from widen.spark.spark_types import DataFrame, SparkSession
-from widen.targets.delta import (
-    COLUMNS,
-    DIGEST,
-    REMAINING_FILES,
-    SUFFIX,
-    any_digest,
-    encode_tag,
-    file_digests,
-    find_interrupted,
-    merge_tags,
-)
+from widen.spark.engine import LocalFrame, Rows, Session, is_local
+from widen.spark.spark_types import DataFrame
+from widen.targets.delta_quarantine import SUFFIX
+from widen.targets.iceberg_quarantine import IcebergQuarantine
 from widen.targets.table_format import (
     NO_PARAMETERS,
     CommitResult,
-    FlowSource,
     IngestTarget,
     KeyCounts,
     KeyedBatch,
@@ -132,20 +95,11 @@ from widen.targets.table_format import (
     KeyRules,
     Load,
     LoadRecord,
-    NewFiles,
-    Quarantine,
-    QuarantineContent,
     QuarantineWrite,
-    RangeLimits,
     RowReplacingDraft,
-    SourceVersion,
     TableLocation,
     TransactionId,
-    VersionRange,
     quarantined_texts_of,
-    retry_conflicts,
-    split_files,
-    take_until_full,
     verify_quarantine,
     verify_rows,
 )
@@ -752,546 +706,3 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 def _files(result: BatchResult) -> list[IcebergFile]:
     """Return the files of a batch, which `IcebergWriter` has written."""
     return [file for file in result.files if isinstance(file, IcebergFile)]
-
-
-# An Iceberg table as a quarantine: the records that another table could not hold, whole and with the reason.
-#
-# Two tables cannot be changed in one commit. So a replay writes the files that the quarantine will keep first, with
-# a list of them beside, and the commit to the table names that list; then the quarantine is changed. After a crash
-# in between, the next replay reads that commit and finishes the change. The number of a replay is the sequence
-# number of the quarantine that it read. Both tables record it, so that no record is written twice.
-#
-# Source: docs/evolution-rules.md#d12
-
-
-NO_TAG: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergQuarantine(Quarantine):
-    """A quarantine, which may not exist yet.
-
-    Args:
-        storage_options: Settings and credentials of the store of its files; by default the catalog's.
-    """
-
-    name: TableName
-    storage_options: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-    @classmethod
-    def beside(cls, table: TableName, location: str | None, storage_options: Mapping[str, str]) -> IcebergQuarantine:
-        """Return the quarantine of a table.
-
-        Args:
-            location: The name of the quarantine; by default the table's name with `SUFFIX`.
-
-        Raises:
-            InvalidOption: it is the table itself, or not the name of a table.
-        """
-        name = to_table_name(location, table.catalog) if location else table.sibling(SUFFIX)
-        if name.identifier == table.identifier:
-            raise InvalidOption(option="quarantine", value=location, expected="Must not be the target table.")
-        return cls(name, storage_options)
-
-    @property
-    def location(self) -> str:
-        return str(self.name)
-
-    def write(
-        self,
-        quarantined_records: Rows | None,
-        table_version: int,
-        interval: TransactionId | None,
-        new_files: NewFiles | None = None,
-    ) -> IcebergQuarantineWrite | None:
-        rows = None if quarantined_records is None else with_quarantine_time(quarantined_records, table_version)
-        return retry_conflicts(lambda _: self._append(rows, interval, new_files))
-
-    def _append(
-        self, rows: Rows | None, interval: TransactionId | None, new_files: NewFiles | None
-    ) -> IcebergQuarantineWrite | Conflicted | None:
-        table = self.newest()
-        if table is not None and interval is not None and _has_interval(table, interval):
-            return None
-        replaced = self._find_interrupted(table, new_files) if table and new_files else []
-        if rows is None and not replaced:
-            return None
-        transaction = open_transaction(self.name, table, (), NewTable(COLUMNS))
-        with StagedFiles() as staged:
-            tag = {} if new_files is None else {names.NEW_FILES: encode_tag(new_files)}
-            files = [] if rows is None else self.stage(rows, transaction, staged, tag)
-            summary = {names.OPERATION: names.APPEND, **tag, **_mark_interval(transaction, interval)}
-            transaction.add_snapshot(files, summary, [each.data_file for each in replaced])
-            version = transaction.commit(staged)
-        if isinstance(version, Conflicted):
-            return version
-        return IcebergQuarantineWrite(self, tuple(files), version, tuple(replaced))
-
-    def _find_interrupted(self, table: Table, new_files: NewFiles) -> list[LiveFile]:
-        digests, store = file_digests(new_files), self.store(table)
-        # Reading all manifests would make each load take longer than the one before.
-        tags = (summary_of(each).get(names.NEW_FILES) for each in table.snapshots())
-        if new_files.loads and not find_interrupted(tags, lambda tag: tag, new_files):
-            return []
-        # The name of the folder spares reading the footers of all files whose snapshot has expired.
-        files = [each for each in live_files(table) if each.snapshot is not None or each.path[:DIGEST] in digests]
-        return find_interrupted(files, lambda file: find_tag(store, file), new_files)
-
-    def stage(
-        self, rows: Rows, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str] = NO_TAG
-    ) -> list[IcebergFile]:
-        """Write rows as files for a transaction.
-
-        Args:
-            rows: The rows, with the columns of a quarantine.
-            staged: Deletes the files if it is not committed.
-            tag: The entry for their footers, which stays when the snapshot expires.
-        """
-        folder = "".join(f"{any_digest(text)}-" for text in tag.values())
-        writer = replace(self.writer(transaction), footer=tag, folder=folder)
-        files = writer.write(rows)
-        staged.add_undo(lambda: writer.discard(files))
-        return files
-
-    def open(self) -> IcebergQuarantineContent:
-        table = self.newest()
-        if table is None:
-            raise self.name.not_found()
-        return IcebergQuarantineContent(self, table)
-
-    def finish_replay(self, target: IngestTarget) -> None:
-        content = self.open()
-        last = target.last_interval(content.interval.app_id)
-        if last is None or _has_interval(content.table, last):
-            return
-        remaining = self._remaining_files(target, last)
-        # The number of a replay is the sequence number that it read, so later files have not been replayed.
-        replayed = [each for each in live_files(content.table) if each.sequence <= last.number]
-        transaction = open_transaction(self.name, content.table, ())
-        summary = {names.OPERATION: names.REPLAY, **_mark_interval(transaction, last)}
-        transaction.add_snapshot(remaining, summary, [each.data_file for each in replayed])
-        # An empty list, so that a failure deletes nothing: the table names the remaining files, and the next attempt
-        # needs them.
-        outcome = transaction.commit(StagedFiles())
-        if isinstance(outcome, Conflicted):
-            outcome.or_raise()
-
-    def _remaining_files(self, target: IngestTarget, replayed: TransactionId) -> list[IcebergFile]:
-        """Return the files that the quarantine keeps after a replay, as its commit to the table names them."""
-        parameters = target.interval_parameters(replayed)
-        if parameters is None:
-            reason = "its last replay was interrupted, and the table no longer records what it did"
-            fix = "Look for its records in the table, and delete them."
-            raise SourceError(source=target.location, reason=reason, fix=fix)
-        path = parameters.get(REMAINING_FILES)
-        if path is None:
-            return []
-        return msgspec.json.decode(self.store(self.name.load()).read(path), type=list[IcebergFile])
-
-    def newest(self) -> Table | None:
-        """Return the newest version of the table, or None if it has no version.
-
-        Raises:
-            InvalidOption: the table of that name is not a quarantine.
-        """
-        table = self.name.find()
-        if table is None:
-            return None
-        ensure_table_writable(self.name, table)
-        if table.format_version == 1:
-            expected = "Must be a table of format version 2, whose commits are numbered."
-            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
-        columns = set(table.schema().column_names)
-        missing = [column.name for column in COLUMNS if column.name not in columns]
-        if missing:
-            expected = f"Must be a quarantine or a new name; the table of that name has no column {missing[0]}."
-            raise InvalidOption(option="quarantine", value=self.location, expected=expected)
-        return table
-
-    def store(self, table: Table, location: str | None = None) -> LogStore:
-        """Return the store of the files of the quarantine."""
-        place = location or data_location(table.metadata)
-        return open_store(place, table.io, self.storage_options)
-
-    def writer(self, transaction: IcebergTransaction) -> IcebergWriter:
-        """Return what writes files for a transaction."""
-        schema = with_iceberg_ids(COLUMNS, transaction.schema)
-        store = self.store(transaction.table, data_location(transaction.metadata))
-        # The beginning of a record may be a value that has no statistics in the table.
-        properties = {**transaction.metadata.properties, NO_STATS: "text, reason"}
-        return IcebergWriter(store, schema, transaction.partition_fields, properties, sort_by=transaction.sort_keys)
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergQuarantineWrite(QuarantineWrite):
-    """The records that one interval has added.
-
-    Args:
-        replaced: The files with the records of an interrupted load, which this one has replaced.
-    """
-
-    quarantine: IcebergQuarantine
-    files: tuple[IcebergFile, ...]
-    version: int
-    replaced: tuple[LiveFile, ...] = ()
-
-    @property
-    def location(self) -> str:
-        return self.quarantine.location
-
-    def rows(self, spark: Session) -> Rows:
-        table = self.quarantine.name.load()
-        live = frozenset(each.path for each in live_files(table))
-        rows = IcebergRows(self.quarantine.store(table), _columns(table), live)
-        return rows.read(spark, [file.path for file in self.files])
-
-    def undo(self) -> None:
-        retry_conflicts(lambda _: self._undo())
-
-    def _undo(self) -> int | Conflicted:
-        table, paths = self.quarantine.name.load(), {file.path for file in self.files}
-        removed = [each.data_file for each in live_files(table) if each.path in paths]
-        transaction = open_transaction(self.quarantine.name, table, ())
-        store = self.quarantine.store(table)
-        text = merge_tags(find_tag(store, each) for each in self.replaced)
-        tag = NO_TAG if text is None else {names.NEW_FILES: text}
-        with StagedFiles() as staged:
-            files = self._write_replaced(table, transaction, staged, tag)
-            transaction.add_snapshot(files, {names.OPERATION: names.UNDO, **tag}, removed)
-            return transaction.commit(staged)
-
-    def _write_replaced(
-        self, table: Table, transaction: IcebergTransaction, staged: StagedFiles, tag: Mapping[str, str]
-    ) -> list[IcebergFile]:
-        """Write the replaced records to new files.
-
-        The old files cannot come back: Iceberg deletes them when the snapshot expires that has removed them.
-        """
-        if not self.replaced:
-            return []
-        paths = [each.path for each in self.replaced]
-        rows = IcebergRows(self.quarantine.store(table), _columns(table), frozenset(paths))
-        return self.quarantine.stage(rows.read(open_session(), paths), transaction, staged, tag)
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergQuarantineContent(QuarantineContent):
-    """One version of a quarantine."""
-
-    quarantine: IcebergQuarantine
-    table: Table
-
-    @property
-    def interval(self) -> TransactionId:
-        metadata = self.table.metadata
-        number = 0 if metadata.format_version == 1 else metadata.last_sequence_number
-        return TransactionId(f"{REPLAY_PREFIX}{metadata.table_uuid}", number)
-
-    @property
-    def is_empty(self) -> bool:
-        return not live_files(self.table)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(each.data_file.file_size_in_bytes for each in live_files(self.table))
-
-    def rows(self, spark: Session) -> Rows:
-        # Somebody may have deleted records, also without new files.
-        point, schema = find_read_point(self.table.metadata, SnapshotReference()), _columns(self.table)
-        source = IcebergSource(lambda: spark, self.table.io, point)
-        assert point.snapshot is not None
-        if is_local(spark):
-            with suppress(NotLocal):
-                return read_snapshot_here(source, schema)
-        scan = plan_scan(point.metadata, self.table.io, point.snapshot, ice.AlwaysTrue())
-        return read_iceberg_files(source, schema, scan, UnknownPredicate())
-
-    def write_remaining(
-        self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles
-    ) -> Mapping[str, object]:
-        if quarantined_records is None:
-            return {}
-        rows = with_quarantine_time(with_original_positions(quarantined_records), table_version)
-        files = self.quarantine.stage(rows, open_transaction(self.quarantine.name, self.table, ()), staged)
-        if not files:
-            return {}
-        # The list is a separate file: a snapshot summary is loaded by every reader of the table.
-        path = f"{files[0].path.partition('/')[0]}/remaining.json"
-        self.quarantine.store(self.table).put(path, msgspec.json.encode(files))
-        return {REMAINING_FILES: path}
-
-
-# ---- files of a version ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LiveFile:
-    """A data file of the newest snapshot.
-
-    Args:
-        snapshot: The summary of the snapshot that added it; None if that has expired.
-    """
-
-    path: str
-    sequence: int
-    data_file: Any
-    snapshot: Mapping[str, str] | None = None
-
-
-def find_tag(store: LogStore, file: LiveFile) -> str | None:
-    """Return the tag of a file, if it has one; see `widen.targets.delta`."""
-    if file.snapshot is not None:
-        return file.snapshot.get(names.NEW_FILES)
-    return read_footer_entries(store, file.path).get(names.NEW_FILES)
-
-
-def live_files(table: Table) -> list[LiveFile]:
-    """Return the data files of the newest snapshot of a quarantine; it has no row-level deletes."""
-    snapshot, root = table.current_snapshot(), data_location(table.metadata)
-    summaries = {each.snapshot_id: summary_of(each) for each in table.snapshots()}
-    return [
-        LiveFile(
-            entry.data_file.file_path.removeprefix(f"{root}/"),
-            entry.sequence_number or 0,
-            entry.data_file,
-            summaries.get(entry.snapshot_id or 0),
-        )
-        for entry in live_entries(table.metadata, table.io, snapshot)
-    ]
-
-
-def _columns(table: Table) -> StructType:
-    return to_model(table.schema())
-
-
-def _has_interval(table: Table, interval: TransactionId) -> bool:
-    number = find_last_interval(table, interval.app_id)
-    return number is not None and number >= interval.number
-
-
-def _mark_interval(transaction: IcebergTransaction, interval: TransactionId | None) -> dict[str, str]:
-    """Record an interval as a table property, and return its entries for the snapshot summary."""
-    if interval is None:
-        return {}
-    transaction.set_properties(names.stream_mark(interval.app_id, interval.number))
-    return {names.APP_ID: interval.app_id, names.INTERVAL: str(interval.number)}
-
-
-# An Iceberg table as the source of a flow.
-#
-# The versions of a flow are numbers that grow, and ids of snapshots do not. So they are the sequence numbers of the
-# snapshots.
-#
-# Source: docs/guide/flow.md; Iceberg's table specification, "Sequence Numbers", "Snapshots"
-
-
-_BEFORE_ALL = 0
-"""The version of a table that has no snapshot yet; sequence numbers begin with 1."""
-
-_FEATURES = frozenset({"timestampNtz"})
-"""The features of Delta that the types of every Iceberg table need."""
-
-_ADDS, _SAME_ROWS = "append", "replace"
-"""Operations of snapshots; every other one may remove rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class IcebergFlowSource(FlowSource):
-    """An Iceberg table that a flow reads."""
-
-    name: TableName
-
-    @property
-    def location(self) -> str:
-        return str(self.name)
-
-    def is_at(self, table: TableLocation) -> bool:
-        return isinstance(table, IcebergLocation) and table.name == self.name
-
-    def newest(self) -> SourceVersion:
-        """Return the newest version.
-
-        Raises:
-            InvalidOption: the snapshot is of format version 1.
-        """
-        metadata = self.name.load().metadata
-        snapshot = metadata.current_snapshot()
-        if snapshot is not None and not _version(snapshot):
-            expected = (
-                "Must not be an Iceberg table of format version 1, whose snapshots have no sequence numbers. Upgrade "
-                "it to version 2, and write a snapshot."
-            )
-            raise InvalidOption(option="source", value=self.location, expected=expected)
-        version = _BEFORE_ALL if snapshot is None else _version(snapshot)
-        return SourceVersion(str(metadata.table_uuid), version, _FEATURES)
-
-    def parts(self, version: int, max_bytes: int | None) -> Sequence[Sequence[str]]:
-        files = sorted(self._open(version).scan.files, key=lambda file: (file.sequence, file.path))
-        return split_files([(file.path, file.size_bytes) for file in files], max_bytes)
-
-    def rows(self, spark: SparkSession, version: int, paths: Collection[str] | None = None) -> DataFrame:
-        opened = self._open(version)
-        scan = opened.scan
-        if paths is not None:
-            wanted = set(paths)
-            scan = replace(scan, files=tuple(file for file in scan.files if file.path in wanted))
-        return opened.read(spark, scan)
-
-    def range_after(self, version: int, limits: RangeLimits) -> IcebergVersionRange:
-        table = self.name.load()
-        before, line = self._open(version, table), list(ancestors(table.metadata))
-        after = [each for each in reversed(line) if version < _version(each) <= limits.last]
-        if not after or not _follows(after[0], before):
-            raise self._history_lost_error(version)
-        # The last version was read from the same line of snapshots; a rollback since then has cut it off.
-        if _version(after[-1]) != limits.last:
-            raise self._history_lost_error(limits.last)
-        opened = (self._read_point(table, each) for each in after)
-        changes = ((each, each.schema, each.added_bytes) for each in opened)
-        return IcebergVersionRange(before, tuple(take_until_full(before.schema, changes, limits)))
-
-    def _open(self, version: int, table: Table | None = None) -> _Version:
-        """Return a snapshot among the current one and those before it."""
-        table = table or self.name.load()
-        if version == _BEFORE_ALL:
-            return self._read_point(table, None)
-        for snapshot in ancestors(table.metadata):
-            if _version(snapshot) == version:
-                return self._read_point(table, snapshot)
-        raise self._history_lost_error(version)
-
-    def _read_point(self, table: Table, snapshot: Snapshot | None) -> _Version:
-        """Return a snapshot in the schema that it was written with."""
-        point = ReadPoint(table.metadata, None)
-        if snapshot is not None:
-            point = find_read_point(table.metadata, SnapshotReference(snapshot.snapshot_id))
-        return _Version(table, point, to_readable(point.schema, read_sources(table.properties, self.location)))
-
-    def _history_lost_error(self, version: int) -> SourceHistoryLost:
-        reason = f"the snapshot with the sequence number {version} has expired, or was rolled back"
-        return SourceHistoryLost(location=self.location, reason=reason)
-
-
-def _version(snapshot: Snapshot) -> int:
-    return snapshot.sequence_number or 0
-
-
-def _follows(snapshot: Snapshot, before: _Version) -> bool:
-    """Return whether one snapshot directly follows another. PyIceberg clears a parent that expires."""
-    if before.snapshot_id is None:
-        return _version(snapshot) == 1
-    return snapshot.parent_snapshot_id == before.snapshot_id
-
-
-@dataclass(frozen=True)
-class _Version:
-    """A snapshot of a table.
-
-    Args:
-        point: The snapshot; none before the first one.
-        schema: Its columns, with field ids and source fields.
-    """
-
-    table: Table
-    point: ReadPoint
-    schema: StructType
-
-    @property
-    def snapshot_id(self) -> int | None:
-        """The id of the snapshot."""
-        return self.point.snapshot.snapshot_id if self.point.snapshot else None
-
-    @property
-    def number(self) -> int:
-        """The number of the version."""
-        return _version(self.point.snapshot) if self.point.snapshot else _BEFORE_ALL
-
-    @property
-    def operation(self) -> str:
-        """What the snapshot did; any operation may remove rows if it does not say so."""
-        summary = self.point.snapshot.summary if self.point.snapshot else None
-        return summary.operation.value if summary else ""
-
-    @property
-    def added_bytes(self) -> int:
-        """The size of the files that the snapshot added."""
-        return summary_count(self.point.snapshot, "added-files-size")
-
-    @cached_property
-    def scan(self) -> IcebergScan:
-        """The files of the snapshot."""
-        point = self.point
-        if point.snapshot is None:
-            return IcebergScan((), ())
-        return plan_scan(point.metadata, self.table.io, point.snapshot, ice.AlwaysTrue())
-
-    @property
-    def added_files(self) -> tuple[ScannedFile, ...]:
-        """The files that the snapshot added."""
-        point = self.point
-        return added_by(point.metadata, self.table.io, point.snapshot) if point.snapshot else ()
-
-    def read(self, spark: Session, scan: IcebergScan) -> DataFrame:
-        """Return the rows of files in the schema of this snapshot."""
-        return read_iceberg_files(
-            IcebergSource(lambda: spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()
-        )
-
-
-@dataclass(frozen=True)
-class IcebergVersionRange(VersionRange):
-    """The changes of rows in snapshots of an Iceberg table.
-
-    Args:
-        before: The snapshot before the first one.
-    """
-
-    before: _Version
-    versions: tuple[_Version, ...]
-
-    @property
-    def last(self) -> int:
-        return self.versions[-1].number
-
-    @property
-    def removing_versions(self) -> Sequence[int]:
-        return [each.number for each in self.versions if each.operation not in (_ADDS, _SAME_ROWS)]
-
-    @property
-    def is_empty(self) -> bool:
-        return self._is_growth and all(each.operation == _SAME_ROWS for each in self.versions)
-
-    @property
-    def _is_growth(self) -> bool:
-        """Whether all rows can be read in the schema of the last version."""
-        schemas = [each.schema for each in (self.before, *self.versions)]
-        return all(is_readable_in(schema, schemas[-1]) for schema in schemas)
-
-    def added_rows(self, spark: SparkSession) -> DataFrame:
-        files = (file for each in self.versions if each.operation == _ADDS for file in each.added_files)
-        return self.versions[-1].read(spark, IcebergScan(tuple(files), ()))
-
-    def changed_rows(self, spark: SparkSession) -> Sequence[DataFrame]:
-        """Return frames that together have every added and every removed row.
-
-        These are all rows of the files that are not the same before and after, or not with the same delete files. If
-        columns were renamed, dropped or replaced, every row may be another one.
-        """
-        first, last = self.before, self.versions[-1]
-        if not self._is_growth:
-            return [each.read(spark, each.scan) for each in (first, last)]
-        if not self.removing_versions:
-            return [self.added_rows(spark)]
-        old, new = _with_deletes(first.scan), _with_deletes(last.scan)
-        return [
-            last.read(spark, replace(scan, files=tuple(file for file, deletes in files - same)))
-            # A row whose file and deletes are the same before and after has not changed.
-            for scan, files, same in ((first.scan, old, new), (last.scan, new, old))
-        ]
-
-
-def _with_deletes(scan: IcebergScan) -> frozenset[tuple[ScannedFile, tuple[str, ...]]]:
-    """Return each file with the delete files that may apply to it."""
-    return frozenset(
-        (file, tuple(sorted(each.path for each in scan.deletes if each.applies_to(file)))) for file in scan.files
-    )

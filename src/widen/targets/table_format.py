@@ -2,7 +2,7 @@
 
 A `TableLocation` opens as an `IngestTarget`. A plan turns the target into a `TableDraft`; files are written under the
 draft and committed with it. A `Quarantine` keeps the records that the table cannot hold. `widen.targets.delta`
-and `widen.targets.delta` implement these protocols for Delta; another format is a module beside them.
+and the modules beside it implement these protocols for Delta; another format is a module beside them.
 
 Source: docs/evolution-rules.md#one-interval
 """

@@ -51,7 +51,7 @@ class Place:
             self.ensure_space()
             return commit(transaction)
 
-        from widen.targets import delta
+        from widen.targets import delta, delta_quarantine
 
         commit_delta = delta.commit
 
@@ -64,7 +64,8 @@ class Place:
 
         monkeypatch.setattr(commit_batch, "_write_quarantine", write_quarantine)
         monkeypatch.setattr(Transaction, "commit_transaction", commit_transaction)
-        monkeypatch.setattr(delta, "commit", commit_log)
+        for module in (delta, delta_quarantine):
+            monkeypatch.setattr(module, "commit", commit_log)
 
     def ensure_space(self) -> None:
         if self.is_full:

@@ -9,7 +9,7 @@ from widen.model.schema_json import parse_type, to_json
 from widen.model.types import Field, StructType
 from widen.protocol.actions import Metadata, Protocol
 from widen.schema.table_state import TableState
-from widen.targets.delta import find_fixed_columns
+from widen.targets.fixed_columns import find_fixed_columns
 
 
 def state(schema: StructType, properties: dict[str, str], partitions: tuple[str, ...] = ()) -> TableState:

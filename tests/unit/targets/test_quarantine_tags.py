@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from widen.targets.delta import MAX_FILES, encode_tag, find_interrupted, merge_tags
+from widen.targets.quarantine_tags import MAX_FILES, encode_tag, find_interrupted, merge_tags
 from widen.targets.table_format import LoadedFile, NewFiles
 
 A, B, C = (LoadedFile(f"/landing/{name}.jsonl", 10, 1_700_000_000_000) for name in "abc")

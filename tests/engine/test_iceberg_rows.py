@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -325,7 +324,7 @@ def test_positions_that_others_have_deleted(catalog: SqlCatalog, made: Callable[
 
 def found(table: Table) -> dict[str, list[int]] | None:
     point = find_read_point(table.refresh().metadata, SnapshotReference())
-    scan = plan_scan(point.metadata, table.io, point.snapshot, AlwaysTrue())
+    scan = plan_scan(point, table.io)
     positions = deleted_positions(IcebergSource(lambda: pytest.fail("no Spark"), table.io, point), scan)
     return None if positions is None else {path: sorted(rows) for path, rows in positions.items()}
 

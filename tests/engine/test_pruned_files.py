@@ -44,6 +44,7 @@ from widen.files.predicates import bind_condition
 from widen.iceberg.file_metrics import IcebergFile, metrics_modes, to_data_file
 from widen.iceberg.scan_plan import plan_scan, to_micros, to_row_filter
 from widen.iceberg.schema_conversion import to_model
+from widen.iceberg.snapshots import ReadPoint
 from widen.log.file_list import filter_files, from_adds
 from widen.log.log_store import LogStore
 from widen.protocol.actions import Add
@@ -354,8 +355,8 @@ def ensure_iceberg_keeps(folder: Path, partition: str, found: Sequence[Found]) -
     bound = [(text, bind_condition(text, model), matching) for text, matching in found]
     bound = [each for each in bound if column in _named(each[1])]
     for text, predicate, matching in bound if IS_FULL else bound[:40]:
-        row_filter = to_row_filter(predicate, schema)
-        kept = {each.path for each in plan_scan(table.metadata, table.io, table.current_snapshot(), row_filter).files}
+        point = ReadPoint(table.metadata, table.current_snapshot())
+        kept = {each.path for each in plan_scan(point, table.io, predicate).files}
         assert {path for path, numbers in files.items() if matching & numbers} <= kept, text
         skipped += len(files) - len(kept)
     assert skipped

@@ -21,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile, clear_manifest_cache
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -42,7 +41,7 @@ from widen.iceberg.column_defaults import initial_defaults
 from widen.iceberg.metadata_files import first_row_ids, live_entries
 from widen.iceberg.puffin import read_vectors
 from widen.iceberg.row_ids import with_row_id_metadata
-from widen.iceberg.scan_plan import DeleteKind, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import DeleteKind, plan_scan
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import ensure_table_writable, open_transaction
@@ -275,8 +274,7 @@ def _plan(table: IcebergTable, version: int | None, where: str | None) -> None:
     initial_defaults(point.schema, metadata.location)
     if point.snapshot is None:
         return
-    row_filter = to_row_filter(bind_condition(where, schema), point.schema) if where else AlwaysTrue()
-    scan = plan_scan(point.metadata, io, point.snapshot, row_filter)
+    scan = plan_scan(point, io, bind_condition(where, schema) if where else None)
     mapping = point.metadata.name_mapping()
     for file in scan.files:
         (columns,) = iceberg_columns.read_schemas(None, io, [file.path])

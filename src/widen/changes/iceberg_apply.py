@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,12 @@ from widen.frames.physical_layout import (
 from widen.frames.scan import location_key
 from widen.iceberg.metadata_files import has_row_lineage, live_entries
 from widen.iceberg.partitions import value_limits
-from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable
 from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType, is_fully_nullable, quote_name
-from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.data_skipping import Predicate
 from widen.spark.engine import is_local
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.spark_types import DataFrame, F
@@ -92,7 +92,7 @@ class RowChange:
         returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
         is_unique: Whether a row that is decided several times is an error.
         is_whole: Whether every row changes.
-        searched: What all rows fulfil that change.
+        searched: What all rows fulfil that change, if it is known.
         marks: Whether old rows are marked in deletion vectors, and their files are not copied.
     """
 
@@ -107,7 +107,7 @@ class RowChange:
     returns_all: bool = False
     is_unique: bool = False
     is_whole: bool = False
-    searched: Predicate = field(default_factory=UnknownPredicate)
+    searched: Predicate | None = None
     marks: bool = False
 
     def write(self, staged: StagedFiles, here: Callable[[], HeldRows] | None = None) -> ReplacedFiles:
@@ -317,7 +317,6 @@ class RowChange:
         return decided.select(FILE, ROW, CLAUSE, *map(quote_name, columns.names))
 
     def _rows(self, scan: IcebergScan, predicate: Predicate | None = None) -> DataFrame:
-        predicate = predicate or UnknownPredicate()
         if self._keeps_ids:
             schema = StructType(self.before.fields[: -len(LINEAGE)])
             return read_lineage(self.source, schema, scan, predicate)
@@ -463,7 +462,7 @@ def remove_replaced_iceberg_rows(
     if len(columns) < len(replaced.columns):  # no row of the table has a key yet
         return ReplacedFiles()
     searched, names = key_predicate(columns, keys), [quote_name(name) for name in replaced.columns]
-    scan = plan_scan(point.metadata, io, point.snapshot, to_row_filter(searched, point.schema))
+    scan = plan_scan(point, io, searched)
     if not scan.files:
         return ReplacedFiles()
 

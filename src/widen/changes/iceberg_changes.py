@@ -53,7 +53,7 @@ from widen.iceberg.properties import (
     encode_sources,
     read_sources,
 )
-from widen.iceberg.scan_plan import IcebergScan, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, plan_scan
 from widen.iceberg.schema_conversion import (
     WRITES_AGAIN,
     Unreadable,
@@ -76,7 +76,7 @@ from widen.model.column_path import Path, as_nullable
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import TrackingColumns
-from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.data_skipping import Predicate
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import Operation
 from widen.spark.engine import READS, Session, is_local, require_spark
@@ -285,14 +285,11 @@ class SelectedRows:
 
     def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
         """Return the files that may have rows that a merge changes."""
-        point = self._source.point
-        predicate: Predicate = UnknownPredicate()
-        if point.snapshot is None:
-            return IcebergScan((), ())
+        predicate: Predicate | None = None
         # A row without a match may change then, so no file can be left out.
         if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
             predicate = bind_condition(merge.on, PredicateScope(self.schema, merge.target_alias, merge.source_alias))
-        return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
+        return plan_scan(self._source.point, self.table.io, predicate)
 
     def _count_all(self) -> int:
         """Return the number of rows of the table."""
@@ -303,7 +300,7 @@ class SelectedRows:
             if is_local(self.session):
                 raise
         with translate_spark_errors():
-            return read_iceberg_files(self._source, self.schema, scan, UnknownPredicate()).count()
+            return read_iceberg_files(self._source, self.schema, scan).count()
 
     @property
     def _live(self) -> list[DataFile]:
@@ -345,13 +342,9 @@ class SelectedRows:
     @cached_property
     def _candidates(self) -> IcebergScan:
         """The files that may have such rows."""
-        point = self._source.point
-        if point.snapshot is None:
-            return IcebergScan((), ())
         if self.where is not None and not is_local(self.session):
             ensure_deterministic_condition(self._empty, self.where)
-        predicate = bind_condition(self.where, self.schema)
-        return plan_scan(point.metadata, self.table.io, point.snapshot, to_row_filter(predicate, point.schema))
+        return plan_scan(self._source.point, self.table.io, bind_condition(self.where, self.schema))
 
     @property
     def _search(self) -> RowSearch:

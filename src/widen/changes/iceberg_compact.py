@@ -35,7 +35,7 @@ from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import has_row_lineage, live_entries
 from widen.iceberg.partitions import SortKey, read_sort_keys
 from widen.iceberg.properties import OPERATION, OPTIMIZE, REWRITE, read_sources
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, find_replaced_deletes, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable, to_whole
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_point
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
@@ -44,7 +44,6 @@ from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.display import size_text
 from widen.model.types import StructType, is_atomic
-from widen.protocol.data_skipping import UnknownPredicate
 from widen.spark.engine import READS, Session
 from widen.spark.spark_types import DataFrame
 
@@ -141,7 +140,7 @@ class IcebergCompaction:
         if point.snapshot is None:
             return plan
         predicate = bind_condition(request.where, schema)
-        scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(predicate, point.schema))
+        scan = plan_scan(point, table.io, predicate)
         plan = replace(plan, scan=scan)
         return replace(plan, tasks=self._old_files(plan) if request.only_old else self._small_files(plan))
 
@@ -217,10 +216,10 @@ class IcebergCompaction:
         if files is None:
             find_unreadable(plan.table.schema()).ensure_kept()
             if has_row_lineage(plan.point.metadata):
-                rows = read_lineage(source, plan.schema, scan, UnknownPredicate()).drop(FILE, ROW)
+                rows = read_lineage(source, plan.schema, scan).drop(FILE, ROW)
                 writer = writer.with_lineage()
             else:
-                rows = read_iceberg_files(source, plan.schema, scan, UnknownPredicate())
+                rows = read_iceberg_files(source, plan.schema, scan)
             files = writer.write(self._arrange(rows, plan, task))
         parts.append(_FilePart(task, files))
         found, before = writer.count_rows(files), sum(file.rows for file in task)
@@ -277,7 +276,7 @@ class IcebergCompaction:
         point = find_read_point(now, SnapshotReference(branch=self.branch))
         if point.snapshot is None:
             return []
-        scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(UnknownPredicate(), point.schema))
+        scan = plan_scan(point, table.io)
         live, known = {file.path for file in scan.files}, {each.path for each in plan.scan.deletes}
         new = [each for each in scan.deletes if each.path not in known]
         return [

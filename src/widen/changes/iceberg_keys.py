@@ -34,12 +34,12 @@ from widen.frames.scan import location_key
 from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.file_metrics import IcebergFile
 from widen.iceberg.metadata_files import live_entries
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.types import StructType
 from widen.protocol.actions import Add
-from widen.protocol.data_skipping import Predicate, UnknownPredicate
+from widen.protocol.data_skipping import Predicate
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -80,7 +80,7 @@ class IcebergFiles(KeyedTable):
     @property
     def _deleted(self) -> Mapping[str, BitMap64]:
         if not self._known:
-            self._known.append(find_deleted(self.source, self._scan(UnknownPredicate())))
+            self._known.append(find_deleted(self.source, self._scan()))
         return self._known[0]
 
     def scan(self, columns: StructType) -> IcebergFileScan:
@@ -99,13 +99,11 @@ class IcebergFiles(KeyedTable):
         return replace(self, by_spark=True)
 
     def locate(self, spark: SparkSession, adds: Sequence[Add]) -> DataFrame:
-        scan = self._scan(UnknownPredicate())
+        scan = self._scan()
         known = {file.path: file for file in scan.files}
         files = tuple(known.get(add.path) or _to_scanned(add.path, add.size, 0) for add in adds)
         source = replace(self.source, session=lambda: spark)
-        return read_iceberg_files(
-            source, self.schema, replace(scan, files=files), UnknownPredicate(), place=(FILE, ROW)
-        )
+        return read_iceberg_files(source, self.schema, replace(scan, files=files), place=(FILE, ROW))
 
     def location_of(self, add: Add) -> str:
         return _location_of(add.path)
@@ -151,7 +149,7 @@ class IcebergFiles(KeyedTable):
 
     def _copy_on_spark(self, scan: IcebergScan, merge: LocalMerge) -> list[IcebergFile]:
         spark, store, folder = self.source.spark, self.store, uuid.uuid4().hex
-        rows = read_iceberg_files(self.source, self.schema, scan, UnknownPredicate(), place=(FILE, ROW))
+        rows = read_iceberg_files(self.source, self.schema, scan, place=(FILE, ROW))
         frames = [without_marked(rows, _words(spark, merge.losers)).drop(FILE, ROW)]
         try:
             if merge.new_rows is not None:
@@ -207,11 +205,10 @@ class IcebergFiles(KeyedTable):
         change = RowChange(source, schema, self.writer, schema, touched, (ChangeKind.DELETE,), decide, marks=marks)
         return change.write(staged)
 
-    def _scan(self, searched: Predicate) -> IcebergScan:
-        point = self.source.point
-        if point.snapshot is None or self.old_schema is None:
+    def _scan(self, searched: Predicate | None = None) -> IcebergScan:
+        if self.old_schema is None:
             return IcebergScan((), ())
-        return plan_scan(point.metadata, self.source.io, point.snapshot, to_row_filter(searched, point.schema))
+        return plan_scan(self.source.point, self.source.io, searched)
 
 
 def _location_of(path: str) -> str:

@@ -44,7 +44,7 @@ from widen.iceberg.file_metrics import IcebergFile, data_location
 from widen.iceberg.metadata_files import first_row_ids, has_row_lineage, live_entries
 from widen.iceberg.partitions import PartitionField, SortKey, value_limits
 from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
-from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan, to_row_filter
+from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_model, to_readable
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import (
@@ -61,7 +61,6 @@ from widen.model.column_path import Path, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID
-from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema
 from widen.schema.operations import DropColumn
@@ -200,10 +199,7 @@ class IcebergFold:
     def _scan(self) -> IcebergScan:
         """The files that may have a value in the column."""
         point = self._source.point
-        if point.snapshot is None:
-            return IcebergScan((), ())
-        row_filter = to_row_filter(bind_condition(has_value(self.plan), self.schema), point.schema)
-        scan = plan_scan(point.metadata, self.table.io, point.snapshot, row_filter)
+        scan = plan_scan(point, self.table.io, bind_condition(has_value(self.plan), self.schema))
         older = {entry.data_file.file_path for entry in self._entries if self._is_older(entry)}
         return replace(scan, files=tuple(file for file in scan.files if file.path not in older))
 
@@ -223,7 +219,7 @@ class IcebergFold:
     @cached_property
     def _rows(self) -> DataFrame:
         """All rows of these files."""
-        return read_iceberg_files(self._source, self.schema, self._scan, UnknownPredicate())
+        return read_iceberg_files(self._source, self.schema, self._scan)
 
 
 def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) -> IcebergFold:
@@ -288,9 +284,7 @@ def open_snapshot_files(
     Raises:
         NotLocal: rows have values that are not in the files, or values say which of them are deleted.
     """
-    metadata, snapshot = source.point.metadata, source.point.snapshot
-    assert snapshot is not None
-    scan = plan_scan(metadata, source.io, snapshot, to_row_filter(UnknownPredicate(), source.point.schema))
+    scan = plan_scan(source.point, source.io)
     deleted = find_deleted(source, scan)
     return lambda columns: file_scan(source, columns, deleted), to_plain_adds(source, scan, schema)
 

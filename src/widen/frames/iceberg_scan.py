@@ -56,7 +56,6 @@ from widen.iceberg.scan_plan import (
     ScannedFile,
     find_applying,
     plan_scan,
-    to_row_filter,
 )
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_readable
 from widen.limits import BROADCAST_ROWS, DRIVER_SCHEMAS, EQUALITY_BYTES
@@ -154,8 +153,7 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
         raise NotLocal(f"a column has the type {error.fields['value']}") from error
     if point.snapshot is None:
         return QueriedFiles(types, 0, ())
-    row_filter = to_row_filter(predicate or UnknownPredicate(), point.schema)
-    scan = plan_scan(point.metadata, source.io, point.snapshot, row_filter)
+    scan = plan_scan(point, source.io, predicate)
     return QueriedFiles(types, sum(file.size_bytes for file in scan.files), _queried_rows(source, schema, scan))
 
 
@@ -182,20 +180,14 @@ def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) 
 
 
 def _rows(source: IcebergSource, schema: StructType, predicate: Predicate) -> DataFrame:
-    point = source.point
-    if point.snapshot is None:
-        return _no_rows(source.spark, schema)
-    row_filter = to_row_filter(predicate, point.schema)
-    return read_iceberg_files(
-        source, schema, plan_scan(point.metadata, source.io, point.snapshot, row_filter), predicate
-    )
+    return read_iceberg_files(source, schema, plan_scan(source.point, source.io, predicate), predicate)
 
 
 def read_iceberg_files(
     source: IcebergSource,
     schema: StructType,
     scan: IcebergScan,
-    predicate: Predicate,
+    predicate: Predicate | None = None,
     *,
     place: Sequence[str] = (),
 ) -> DataFrame:
@@ -203,10 +195,10 @@ def read_iceberg_files(
 
     Args:
         schema: The schema in the model, with field ids.
-        predicate: The condition that may be pushed to the files. The rows do not have to fulfil it.
+        predicate: The condition that may be pushed to the files, if any. The rows do not have to fulfil it.
         place: Which of the columns `FILE` and `ROW` to add to the columns of the schema.
     """
-    whole = _with_dropped_keys(source.point, schema, scan.deletes)
+    predicate, whole = predicate or UnknownPredicate(), _with_dropped_keys(source.point, schema, scan.deletes)
     groups = _group_files(source, whole, scan)
     frames = [_frame(source, whole, predicate, group, place) for group in groups if not group.has_deletes]
     partial = [_frame(source, whole, predicate, group, place) for group in groups if group.has_deletes]
@@ -234,12 +226,14 @@ def read_iceberg_lineage(source: IcebergSource, schema: StructType, where: str |
     if point.snapshot is None:
         return filter_frame(_no_rows(source.spark, whole), where)
     predicate = bind_condition(where, schema)
-    scan = plan_scan(point.metadata, source.io, point.snapshot, to_row_filter(predicate, point.schema))
+    scan = plan_scan(point, source.io, predicate)
     rows = read_lineage(source, schema, scan, predicate)
     return filter_frame(rows.drop(FILE, ROW), where)
 
 
-def read_lineage(source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate) -> DataFrame:
+def read_lineage(
+    source: IcebergSource, schema: StructType, scan: IcebergScan, predicate: Predicate | None = None
+) -> DataFrame:
     """Return the rows of a scan with the columns of `LINEAGE`, and with `FILE` and `ROW`."""
     whole = StructType((*schema, *LINEAGE))
     ensure_names_distinct(whole, source.point.metadata.location)

@@ -36,6 +36,7 @@ from widen.protocol.data_skipping import (
     Not,
     Or,
     Predicate,
+    UnknownPredicate,
 )
 from widen.protocol.file_statistics import value_at
 from widen.protocol.partition_values import Scalar, is_float32, parse_timestamp
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
+
+    from widen.iceberg.snapshots import ReadPoint
 
 ice_manifest = import_lazily("pyiceberg.manifest")
 ice_table = import_lazily("pyiceberg.table")
@@ -122,13 +125,16 @@ class IcebergScan:
     deletes: tuple[DeleteFile, ...]
 
 
-def plan_scan(metadata: TableMetadata, io: FileIO, snapshot: Snapshot, row_filter: BooleanExpression) -> IcebergScan:
-    """Return the files of a snapshot that may have rows that fulfil a filter.
+def plan_scan(point: ReadPoint, io: FileIO, predicate: Predicate | None = None) -> IcebergScan:
+    """Return the files of a snapshot that may have rows that fulfil a condition; no files without a snapshot.
 
     Args:
-        metadata: The metadata of the table, with the schema of the snapshot as the current one: PyIceberg binds the
-            filter to the names of the current schema.
+        predicate: The condition; None for all files.
     """
+    metadata, snapshot = point.metadata, point.snapshot
+    if snapshot is None:
+        return IcebergScan((), ())
+    row_filter = to_row_filter(predicate or UnknownPredicate(), point.schema)
     manifests = read_manifests(metadata, io, snapshot)
     planner = ice_table.ManifestGroupPlanner(_with_safe_partitions(metadata), io, row_filter)
     with translate_file_errors(snapshot.manifest_list):  # bounds that cannot be compared

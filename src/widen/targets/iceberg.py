@@ -71,12 +71,10 @@ from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.load_segments import LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
-from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT
-from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
@@ -112,9 +110,6 @@ if TYPE_CHECKING:
     from widen.changes.keyed_load import LocalMerge
     from widen.iceberg.catalog import FileIO, Table
     from widen.iceberg.snapshots import Snapshot
-
-ice = import_lazily("pyiceberg.expressions")
-
 
 NO_SNAPSHOT = 0
 """The version of a table that has no snapshot yet."""
@@ -391,12 +386,12 @@ class IcebergTarget(IngestTarget):
             return verify_quarantine(found, batch, quarantine, build_keyed_reasons(rules, schema, self.policy))
 
         def scan_of(snapshot: Snapshot) -> tuple[IcebergSource, IcebergScan]:
-            scan = plan_scan(table.metadata, table.io, snapshot, ice.AlwaysTrue())
-            return IcebergSource(lambda: spark, table.io, replace(after, snapshot=snapshot)), scan
+            point = replace(after, snapshot=snapshot)
+            return IcebergSource(lambda: spark, table.io, point), plan_scan(point, table.io)
 
         def rows_at(snapshot: Snapshot) -> DataFrame:
             source, scan = scan_of(snapshot)
-            return read_iceberg_files(source, schema, scan, UnknownPredicate())
+            return read_iceberg_files(source, schema, scan)
 
         def files_at(snapshot: Snapshot) -> VersionFiles:
             source, scan = scan_of(snapshot)

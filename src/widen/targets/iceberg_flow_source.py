@@ -20,9 +20,7 @@ from widen.iceberg.properties import read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_scan
 from widen.iceberg.schema_conversion import to_readable
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, ancestors, find_read_point, summary_count
-from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
-from widen.protocol.data_skipping import UnknownPredicate
 from widen.schema.growth import is_readable_in
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame, SparkSession
@@ -40,8 +38,6 @@ from widen.targets.table_format import (
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import Snapshot
-
-ice = import_lazily("pyiceberg.expressions")
 
 _BEFORE_ALL = 0
 """The version of a table that has no snapshot yet; sequence numbers begin with 1."""
@@ -178,10 +174,7 @@ class _Version:
     @cached_property
     def scan(self) -> IcebergScan:
         """The files of the snapshot."""
-        point = self.point
-        if point.snapshot is None:
-            return IcebergScan((), ())
-        return plan_scan(point.metadata, self.table.io, point.snapshot, ice.AlwaysTrue())
+        return plan_scan(self.point, self.table.io)
 
     @property
     def added_files(self) -> tuple[ScannedFile, ...]:
@@ -191,9 +184,7 @@ class _Version:
 
     def read(self, spark: Session, scan: IcebergScan) -> DataFrame:
         """Return the rows of files in the schema of this snapshot."""
-        return read_iceberg_files(
-            IcebergSource(lambda: spark, self.table.io, self.point), self.schema, scan, UnknownPredicate()
-        )
+        return read_iceberg_files(IcebergSource(lambda: spark, self.table.io, self.point), self.schema, scan)
 
 
 @dataclass(frozen=True)

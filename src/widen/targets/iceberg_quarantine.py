@@ -33,10 +33,8 @@ from widen.iceberg.snapshots import SnapshotReference, find_last_interval, find_
 from widen.iceberg.table_commit import IcebergTransaction, NewTable, ensure_table_writable, open_transaction
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.log_store import LogStore
-from widen.model.lazy_module import import_lazily
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType
-from widen.protocol.data_skipping import UnknownPredicate
 from widen.protocol.file_statistics import NO_STATS
 from widen.spark.engine import Rows, Session, is_local, open_session
 from widen.targets.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
@@ -54,8 +52,6 @@ from widen.targets.table_format import (
 if TYPE_CHECKING:
     from widen.iceberg.catalog import Table
 
-
-ice = import_lazily("pyiceberg.expressions")
 
 NO_TAG: Mapping[str, str] = {}
 
@@ -296,8 +292,8 @@ class IcebergQuarantineContent(QuarantineContent):
         if is_local(spark):
             with suppress(NotLocal):
                 return read_snapshot_here(source, schema)
-        scan = plan_scan(point.metadata, self.table.io, point.snapshot, ice.AlwaysTrue())
-        return read_iceberg_files(source, schema, scan, UnknownPredicate())
+        scan = plan_scan(point, self.table.io)
+        return read_iceberg_files(source, schema, scan)
 
     def write_remaining(
         self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles

@@ -50,11 +50,10 @@ from widen.files.arrow_types import to_arrow_schema
 from widen.files.deleted_rows import ROW
 from widen.frames.iceberg_scan import IcebergSource
 from widen.iceberg.catalog import to_table_name
-from widen.iceberg.scan_plan import plan_scan, to_row_filter
+from widen.iceberg.scan_plan import plan_scan
 from widen.iceberg.schema_conversion import to_model
 from widen.iceberg.snapshots import SnapshotReference, find_read_point
 from widen.iceberg.table_commit import open_transaction
-from widen.protocol.data_skipping import UnknownPredicate
 
 SCHEMA = Schema(
     NestedField(1, "id", IntegerType(), required=True),
@@ -126,7 +125,7 @@ def copies(
     name = to_table_name("ns.t", folder / "catalog.db")
     point = find_read_point(table.metadata, SnapshotReference())
     assert point.snapshot is not None
-    scan = plan_scan(point.metadata, table.io, point.snapshot, to_row_filter(UnknownPredicate(), point.schema))
+    scan = plan_scan(point, table.io)
     marked, replaced = {}, {}
     schema = to_arrow_schema(to_model(table.schema()))
     for file in scan.files:

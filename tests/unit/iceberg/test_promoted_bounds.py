@@ -18,7 +18,8 @@ from pyiceberg.types import DateType, DoubleType, FloatType, LongType, NestedFie
 import widen
 from support.iceberg_files import embedded_catalog
 from widen.files.predicates import bind_condition
-from widen.iceberg.scan_plan import plan_scan, to_row_filter
+from widen.iceberg.scan_plan import plan_scan
+from widen.iceberg.snapshots import ReadPoint
 
 CONDITIONS = ("x > 0.1", "x < 0.7", "x != 0.1", "x = 0.10000000149011612", "x >= 0.30000001192092896")
 EXPECTED = [3, 3, 3, 1, 2]
@@ -87,10 +88,8 @@ def test_bounds_of_dates_skip_the_files_of_other_days(
     where = condition.replace("{}", column)
     assert sorted(promoted.to_arrow(where)["id"].to_pylist()) == expected
     metadata = promoted.table.metadata
-    row_filter = to_row_filter(bind_condition(where, promoted.columns), metadata.schema())
-    snapshot = metadata.current_snapshot()
-    assert snapshot is not None
-    planned = plan_scan(metadata, promoted.table.io, snapshot, row_filter).files
+    point = ReadPoint(metadata, metadata.current_snapshot())
+    planned = plan_scan(point, promoted.table.io, bind_condition(where, promoted.columns)).files
     assert column == "s.at" or len(planned) == len(expected)  # PyIceberg has written no bounds of fields of structs
 
 

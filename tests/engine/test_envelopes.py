@@ -325,3 +325,17 @@ def test_the_schema_part_gives_columns_their_types(spark: SparkSession, tmp_path
     table = Table(str(tmp_path / "t")).to_arrow().select(["id", "total", "at"])
     assert [str(field.type) for field in table.schema] == ["int64", "decimal128(12, 2)", "timestamp[us, tz=UTC]"]
     assert {str(row["total"]) for row in table.to_pylist()} == {"12.34"}
+
+
+def test_messages_of_a_registry_in_a_frame(spark: SparkSession, tmp_path: Path) -> None:
+    """Tasks of Spark ask the registry themselves; the bytes have zeros, line ends, and no end of a text."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "at", "type": "bytes"}]}
+    (tmp_path / "7.avsc").write_text(json.dumps(schema))
+    texts = [bytes([0, 0, 0, 0, 7, 2 * number, 4, 10, 255]) for number in range(64)]
+    frame = spark.createDataFrame([(bytearray(each),) for each in [*texts, b"\0\0\0\0\x08"]], "value binary")
+    table = str(tmp_path / "t")
+    result = widen.ingest(frame, table, format="json", dialect=f"registry:{tmp_path}", verify=True, spark=spark)
+    assert result.verification is not None
+    assert result.verification.is_clean
+    assert (result.records, result.corrupt) == (64, 1)
+    assert rows(table, spark, "id", "at")[3] == (11, "Cv8=")

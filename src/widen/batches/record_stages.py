@@ -7,16 +7,20 @@ Source: docs/guide/nested-records.md, docs/guide/typed-json.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from widen.evolution.policy import Policy
 from widen.json.connect import ConnectReader, DeclaredTypes, widest_decimal
-from widen.json.dialect import DialectReader
+from widen.json.dialect import DIALECTS, Dialect, DialectReader
 from widen.json.document import not_a_document, not_a_record
 from widen.json.envelope import to_record_path
 from widen.json.field_rules import SIGN, VERSION_FIELDS
 from widen.json.kinds import DECIMAL_WORD, LONG_WORD, MAX_DIGITS, NUMBER_WORDS, RECORD_WORD, Kind, leaf_and_dim
+from widen.json.messages import FunctionReader, RegistryReader
 from widen.json.observation import (
     FieldObservation,
     Observation,
@@ -25,6 +29,7 @@ from widen.json.observation import (
     get_field,
 )
 from widen.json.record_path import RecordFinder
+from widen.log.message_decoders import UnknownSchema, ensure_registry, fetch_schema, find_function
 from widen.model.column_path import Path
 from widen.model.types import LONG, DataType, DecimalType, StructType
 from widen.schema.source_metadata import role_of, source_key
@@ -55,10 +60,8 @@ class RecordStages:
 
     def __init__(self, policy: Policy, limit: int) -> None:
         self._finder = None if policy.record_path is None else RecordFinder(policy.record_path)
-        dialect = policy.dialect
-        has_schemas = dialect is not None and dialect.has_schemas
-        self._connect = ConnectReader(dialect) if dialect is not None and has_schemas else None
-        self._dialect = self._connect or (None if dialect is None else DialectReader(dialect))
+        self._dialect = None if policy.dialect is None else _open_reader(policy.dialect)
+        self._connect = self._dialect if isinstance(self._dialect, ConnectReader) else None
         self._limit, self._envelope = limit, policy.envelope
 
     @property
@@ -111,6 +114,45 @@ class RecordStages:
                     if found.reason:
                         refused.reasons.append(found.reason)
         return records, refused
+
+
+def find_message_dialect(option: str, text: str) -> Dialect | None:
+    """Return the dialect of messages that are not JSON; None if a text does not say how to decode them.
+
+    Args:
+        option: The name of the option in errors.
+        text: ``registry:`` and a URL or a folder, or ``module:function``.
+
+    Raises:
+        InvalidOption: there is no such folder or function.
+    """
+    if text.startswith(_REGISTRY):
+        registry = text.removeprefix(_REGISTRY)
+        ensure_registry(option, registry)
+        return replace(DIALECTS["connect"], name="registry", registry=registry)
+    if _FUNCTION(text):
+        find_function(option, text)
+        return Dialect(text, (), function=text)
+    return None
+
+
+_REGISTRY = "registry:"
+_FUNCTION = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch
+
+
+def _open_reader(dialect: Dialect) -> DialectReader | ConnectReader | FunctionReader:
+    if dialect.function:
+        return FunctionReader(find_function("dialect", dialect.function))
+    if dialect.registry:
+        return RegistryReader(dialect, partial(_fetch_definitions, dialect.registry))
+    return ConnectReader(dialect) if dialect.has_schemas else DialectReader(dialect)
+
+
+def _fetch_definitions(registry: str, number: int) -> Sequence[Any] | None:
+    try:
+        return fetch_schema(registry, number).definitions
+    except UnknownSchema:
+        return None
 
 
 def stage_of_reason(reason: str) -> TextStage:

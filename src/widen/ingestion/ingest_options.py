@@ -353,14 +353,17 @@ class DocumentOptions(TypedDict, total=False):
         setting="all, or a list of fields")]
     dialect: Annotated[str | Mapping[str, Any] | None, Option(
         "How the JSON writes values in their types: ``mongodb`` (Extended JSON, canonical and relaxed), ``dynamodb``, "
-        "``firestore``, or ``connect`` for documents of Kafka Connect with a schema part. The values become plain "
+        "``firestore``, or ``connect`` for documents of Kafka Connect with a schema part; for messages in a column "
+        "``value``, ``registry:`` and the URL or the folder of a schema registry, or ``module:function`` for a "
+        "function that returns their JSON. The values become plain "
         "JSON, with numbers as they are spelled; what is not of the dialect "
         'stays as it is. Or a mapping: ``values`` says what the name of each wrapper holds, e.g. ``{"N": "number"}``, '
         "and ``root`` names the field that has the record. NaN is then a number, unless ``allow_nan`` is false.",
         metavar="NAME",
-        help="How values are wrapped in their types: mongodb, dynamodb, firestore or connect. For others, see "
-        "--config.",
-        setting="mongodb, dynamodb, firestore, connect, or a table with values and root")]
+        help="How values are wrapped in their types: mongodb, dynamodb, firestore or connect; for messages "
+        "registry:URL, or MODULE:FUNCTION. For others, see --config.",
+        setting="mongodb, dynamodb, firestore, connect, registry:URL, module:function, or a table with values and "
+        "root")]
     envelope: Annotated[str | Mapping[str, Any] | None, Option(
         "The shape of documents that describe the change of a row: ``debezium``, ``maxwell``, ``canal``, ``dms``, "
         "``datastream``, ``mongodb``, ``sqlserver-cdc`` or ``spanner``. The records are then the "

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from widen.batches.open_source import AnySource, BatchReader
+from widen.batches.record_stages import find_message_dialect
 from widen.errors import InvalidConfig, InvalidOption, LimitExceeded, OptionMissing, WidenError
 from widen.evolution.key_rules import KeyRules, parse_key_rules
 from widen.evolution.plan import Grade, Plan
@@ -111,6 +112,9 @@ def parse_policy(**options: Unpack[PolicyOptions]) -> Policy:
     for each in sources:
         policy = _override(policy, each)
     _ensure_one_rule(policy)
+    if policy.record_path is not None and policy.dialect is not None and policy.dialect.has_messages:
+        expected = "Messages are decoded to records, and records below a path are found in documents. Leave it out."
+        raise InvalidOption(option="records", value=str(policy.record_path), expected=expected)
     if policy.dialect is None and policy.envelope is not None and policy.envelope.has_schemas:
         policy = replace(policy, dialect=DIALECTS["connect"])
     if policy.dialect is not None and not any("allow_nan" in each.values for each in sources):
@@ -259,6 +263,8 @@ def _parse_records(given: _PolicySource, known: RecordPath | None) -> RecordPath
 def _parse_dialect(place: str, value: Any) -> Dialect:
     if isinstance(value, str) and value in DIALECTS:
         return DIALECTS[value]
+    if isinstance(value, str) and (found := find_message_dialect(place, value)) is not None:
+        return found
     names = value.get("values") if isinstance(value, Mapping) and value.keys() <= {"values", "root"} else None
     root = value.get("root", "") if names else None
     is_table = isinstance(names, Mapping) and all(isinstance(each, str) for each in names.values())

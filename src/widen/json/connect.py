@@ -34,7 +34,7 @@ _UNAVAILABLE = b"__debezium_unavailable_value"
 DeclaredTypes: TypeAlias = dict[Path, AtomicType | DecimalType]
 """The types that schema parts give to fields, by the path in the payload; without arrays and maps."""
 
-_Convert: TypeAlias = Callable[[JsonDocument], JsonDocument]
+Convert: TypeAlias = Callable[[JsonDocument], JsonDocument]
 
 
 class ConnectReader:
@@ -42,7 +42,7 @@ class ConnectReader:
 
     def __init__(self, dialect: Dialect) -> None:
         self._nanos = dialect.nanos
-        self._plans: dict[bytes, _Convert] = {}
+        self._plans: dict[bytes, Convert] = {}
         self.declared: DeclaredTypes = {}
         """What the schema parts so far have said; a decimal that changes gets wider."""
         self.schema_parts = 0
@@ -84,7 +84,7 @@ class ConnectReader:
             return None
         return [payload if convert is _keep else document_to_json(convert(document)).encode()]
 
-    def _plan(self, schema: bytes) -> _Convert | None:
+    def _plan(self, schema: bytes) -> Convert | None:
         """Return what decodes the values of a schema part; None if it is not one."""
         plan = self._plans.get(schema)
         if plan is None:
@@ -96,7 +96,7 @@ class ConnectReader:
             if len(self._plans) >= _MAX_PLANS:
                 self._plans.clear()
             self.schema_parts += 1
-            compiler = _Compiler(self._nanos, self.declared)
+            compiler = TypeConverters(self._nanos, self.declared)
             plan = self._plans[schema] = compiler.compile(document, (), 0) or _keep
         return plan
 
@@ -137,12 +137,12 @@ _BEGIN = re.compile(rb"\{\s*" + _NAME).match
 _MIDDLE, _END = re.compile(rb"\s*,\s*" + _NAME).match, re.compile(rb"\s*\}\Z").match
 
 
-class _Compiler:
+class TypeConverters:
     """Makes converters from a schema part, and notes the types of its fields."""
 
     def __init__(self, nanos: str, declared: DeclaredTypes) -> None:
         self._declared = declared
-        self._scalars: Mapping[str, Callable[[Mapping[str, Any]], tuple[_Convert, AtomicType | DecimalType | None]]] = {
+        self._scalars: Mapping[str, Callable[[Mapping[str, Any]], tuple[Convert, AtomicType | DecimalType | None]]] = {
             "org.apache.kafka.connect.data.Decimal": _decimal,
             "io.debezium.data.VariableScaleDecimal": lambda _: (_variable_decimal, DecimalType(1, 0)),
             "org.apache.kafka.connect.data.Date": lambda _: (_to_date, DATE),
@@ -159,7 +159,7 @@ class _Compiler:
             "io.debezium.data.Bits": _bits,
         }
 
-    def compile(self, schema: JsonDocument, path: Path, depth: int) -> _Convert | None:
+    def compile(self, schema: JsonDocument, path: Path, depth: int) -> Convert | None:
         """Return what decodes the values of a schema; None if they stay as they are."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return None
@@ -184,8 +184,8 @@ class _Compiler:
             self._declare(path, LONG)
         return _to_double if literal in ("float", "double", "float32", "float64") else None
 
-    def _struct(self, schema: Mapping[str, Any], path: Path, depth: int) -> _Convert | None:
-        converts: dict[str, _Convert] = {}
+    def _struct(self, schema: Mapping[str, Any], path: Path, depth: int) -> Convert | None:
+        converts: dict[str, Convert] = {}
         fields = schema.get("fields")
         for each in fields if isinstance(fields, list) else ():
             key = each.get("field") if isinstance(each, dict) else None
@@ -223,19 +223,19 @@ def widest_decimal(one: DecimalType, other: DecimalType) -> DecimalType | None:
     return DecimalType(precision, scale) if precision <= MAX_DIGITS else None
 
 
-def _or_null(convert: _Convert) -> _Convert:
+def _or_null(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _items(convert: _Convert) -> _Convert:
+def _items(convert: Convert) -> Convert:
     return lambda value: [*map(convert, value)] if isinstance(value, list) and not _is_unavailable(value) else value
 
 
-def _entries(convert: _Convert) -> _Convert:
+def _entries(convert: Convert) -> Convert:
     return lambda value: {k: convert(each) for k, each in value.items()} if isinstance(value, dict) else value
 
 
-def _pairs(convert_key: _Convert | None, convert: _Convert | None) -> _Convert | None:
+def _pairs(convert_key: Convert | None, convert: Convert | None) -> Convert | None:
     """Return what decodes a map with other keys than strings, which is a list of pairs."""
     if convert_key is None and convert is None:
         return None
@@ -283,7 +283,7 @@ def _to_scale(value: object) -> int | None:
 _MAX_SCALE = 10_000
 
 
-def _decimal(schema: Mapping[str, Any]) -> tuple[_Convert, DecimalType | None]:
+def _decimal(schema: Mapping[str, Any]) -> tuple[Convert, DecimalType | None]:
     parameters = schema.get("parameters")
     given = parameters if isinstance(parameters, dict) else {}
     scale, precision = _to_scale(given.get("scale")), _to_scale(given.get("connect.decimal.precision"))
@@ -329,7 +329,7 @@ def _to_date(value: JsonDocument) -> JsonDocument:
         return value
 
 
-def _time(units: int) -> _Convert:
+def _time(units: int) -> Convert:
     """Return what writes times of day: hours may be more than 24 or negative, as MySQL has them.
 
     Args:
@@ -349,7 +349,7 @@ def _time(units: int) -> _Convert:
     return convert
 
 
-def _timestamp(units: int, nanos: str) -> _Convert:
+def _timestamp(units: int, nanos: str) -> Convert:
     """Return what writes times since 1970 in UTC; times outside of the years 1 to 9999 as the text of their number.
 
     A number in a field of timestamps would be read as a time in the unit of its size.
@@ -395,7 +395,7 @@ _ZONED = re.compile(
 ).fullmatch
 
 
-def _zoned(nanos: str) -> _Convert:
+def _zoned(nanos: str) -> Convert:
     """Return what writes times with a zone: in UTC with microseconds. Times with another offset stay as they are."""
 
     def convert(value: JsonDocument) -> JsonDocument:
@@ -412,7 +412,7 @@ def _zoned(nanos: str) -> _Convert:
     return convert
 
 
-def _bits(schema: Mapping[str, Any]) -> tuple[_Convert, None]:
+def _bits(schema: Mapping[str, Any]) -> tuple[Convert, None]:
     parameters = schema.get("parameters")
     length = _to_int(JsonNumber(parameters.get("length"))) if isinstance(parameters, dict) else None
 

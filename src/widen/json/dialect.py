@@ -48,6 +48,8 @@ class Dialect:
         root: The field that has the record, where it is the only one of its document; else empty.
         has_schemas: Whether each document says its types in a schema part, see `widen.json.connect`.
         nanos: With schema parts, what becomes of times that microseconds do not hold: error, truncate or text.
+        registry: The URL or the folder of a registry, whose schemas say the types of framed messages; else empty.
+        function: The function that makes JSON of a message, as ``module:function``; else empty.
         for_texts: The dialect of rows that an event has as texts, as MongoDB's connectors write them; None if it is the
             same.
     """
@@ -57,6 +59,8 @@ class Dialect:
     root: str = ""
     has_schemas: bool = False
     nanos: str = "error"
+    registry: str = ""
+    function: str = ""
     for_texts: Dialect | None = None
 
     @property
@@ -67,7 +71,12 @@ class Dialect:
     @property
     def is_plain(self) -> bool:
         """Whether documents are plain JSON, but for the rows that they have as texts."""
-        return not self.kinds and not self.has_schemas
+        return not self.kinds and not self.has_schemas and not self.function
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether the texts are messages that are not JSON."""
+        return bool(self.registry or self.function)
 
 
 def build_dialect(name: str, values: Mapping[str, str], root: str = "", option: str = "dialect") -> Dialect:

@@ -36,13 +36,6 @@ _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _MAX_BYTES, _MAX_SCALE, _MAX_TYPES = 1_024, 10_000, 100
 
 
-def typed_json_of(dialect: Dialect | None) -> TypedJson | ConnectJson | None:
-    """Return what reads texts in a dialect; None if they are plain JSON."""
-    if dialect is None or dialect.is_plain:
-        return None
-    return ConnectJson(dialect) if dialect.has_schemas else TypedJson(dialect)
-
-
 def typed_json_of_texts(dialect: Dialect | None) -> TypedJson | None:
     """Return what reads the rows that events have as texts: schema parts say nothing about them."""
     return None if dialect is None else TypedJson(dialect.for_texts or dialect)

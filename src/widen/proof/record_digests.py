@@ -25,12 +25,12 @@ from widen.evolution.policy import Policy
 from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EncodedRecord, digest_text
-from widen.proof.connect_json import typed_json_of
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.expected_values import BITS, has_marks
 from widen.proof.field_places import stands_alone
 from widen.proof.json_reader import split_into_parts
 from widen.proof.known_names import KnownNames, learn_names
+from widen.proof.message_reader import typed_json_of
 from widen.proof.nested_records import NestedText, all_nested_texts, read_nested_file
 from widen.proof.proof_files import BLOCK_BYTES, FileValues
 from widen.proof.row_encoder import RecordLayout, RowEncoder

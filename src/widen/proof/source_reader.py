@@ -17,7 +17,7 @@ from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.conditions import ExcludedCondition
-from widen.proof.connect_json import typed_json_of, typed_json_of_texts
+from widen.proof.connect_json import typed_json_of_texts
 from widen.proof.envelope_reader import fields_of_columns, is_row_of, read_envelopes
 from widen.proof.expected_values import BITS, NOT_STORED, ExpectedRecord, ValueCounts, expected_scalar, has_marks
 from widen.proof.json_reader import (
@@ -31,6 +31,7 @@ from widen.proof.json_reader import (
     split_into_records,
     split_lines,
 )
+from widen.proof.message_reader import typed_json_of
 from widen.proof.proof_files import FileValues, PlacedFileValues, add_file_values
 from widen.proof.row_encoder import LayoutMatcher, RecordLayout
 from widen.proof.rules import (

@@ -9,19 +9,19 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from widen.batches.text_batch import Batch, BatchResult
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.errors import FeatureRequired, InvalidOption, InvalidPath, TableNotFound, UnsupportedColumnType, WidenError
+from widen.errors import FeatureRequired, InvalidOption, InvalidPath, TableNotFound, UnsupportedColumnType
 from widen.evolution.key_rules import PROPERTY as KEYS
-from widen.evolution.key_rules import ensure_rules_apply, match_recorded_keys, policy_of_keys
+from widen.evolution.key_rules import match_recorded_keys, policy_of_keys
 from widen.evolution.plan import BAD_FILES, CORRUPT_REASON, CORRUPT_TEXTS, QUARANTINED, ROUNDED, Plan, policy_properties
 from widen.evolution.policy import Mode, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.files.data_reader import plan_local_scan
-from widen.frames.scan import read_data_files, read_snapshot
+from widen.frames.scan import read_snapshot
 from widen.frames.table_writers import DeltaRows, DeltaWriter
 from widen.json.observation import Observation
 from widen.log.commit import MAX_ATTEMPTS, Conflicted, Outcome, StagedFiles, commit, write_metrics
@@ -62,9 +62,9 @@ from widen.schema.source_metadata import CORRUPT, has_sources, restore_sources, 
 from widen.schema.table_definition import advance_identities, plan_add_feature, plan_create_table, plan_set_properties
 from widen.schema.table_state import TableState, to_table_state
 from widen.sources.listing import to_place
-from widen.spark.engine import READS, Rows, Session, is_local, require_spark
+from widen.spark.engine import Rows, Session
 from widen.spark.session import default_properties, find_active
-from widen.spark.spark_types import Column, DataFrame
+from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.targets.delta_quarantine import DeltaQuarantine, quarantine_store
 from widen.targets.fixed_columns import find_fixed_columns, find_kept_types
 from widen.targets.table_format import (
@@ -74,13 +74,13 @@ from widen.targets.table_format import (
     KeyCounts,
     KeyedBatch,
     KeyedDraft,
+    KeyedVersions,
     KeyRules,
     LoadRecord,
     QuarantineWrite,
     RowReplacingDraft,
     TableLocation,
     TransactionId,
-    quarantined_texts_of,
     verify_quarantine,
     verify_rows,
 )
@@ -91,9 +91,7 @@ if TYPE_CHECKING:
     from widen.changes.keyed_files import DeltaFiles, KeyedTable
     from widen.changes.keyed_load import LocalMerge
     from widen.changes.overwrite import ReplacedRows
-    from widen.proof.deletion_lists import DeletionListing
-    from widen.spark.engine import LocalFrame
-    from widen.verification.records import Side, Verification
+    from widen.verification.records import Verification
 
 _ALLOW_FEATURES = (
     "Repeat the load with --enable-type-widening (enable_type_widening=True), which adds the feature with the commit; "
@@ -279,9 +277,9 @@ class DeltaTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, snapshot: Snapshot, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
+        from widen.changes.keyed_files import DeltaFiles
         from widen.proof.deletion_lists import DeletionListing
-        from widen.verification.key_reader import schema_of_records
-        from widen.verification.keyed_proof_frames import KeyedProof
+        from widen.verification.keyed_proof import TableVersions, VersionFiles
 
         # Other commits may lie between the version that was read and this one, so the proof looks at the one before.
         before = open_snapshot(self.store, snapshot.version - 1) if snapshot.version else None
@@ -290,52 +288,21 @@ class DeltaTarget(IngestTarget):
             None if before is None else find_list(self.store, before.transactions),
             find_list(self.store, snapshot.transactions),
         )
-        if is_local(batch.spark):
-            here = self._verify_keys_here(rules, batch, (before, snapshot), lists, quarantine, share)
-            if here is not None:
-                return here
-        spark = require_spark(batch.spark, READS)
-        view = None if before is None else before.with_metadata(snapshot.metadata)
+
+        def open_files() -> TableVersions:
+            plan_local_scan(snapshot)
+            scan = DeltaFiles(snapshot, snapshot).scan
+            old = None if before is None else VersionFiles(to_adds(before.files()), scan)
+            return TableVersions(old, VersionFiles(to_adds(snapshot.files()), scan))
+
+        def open_rows(spark: SparkSession) -> tuple[DataFrame | None, DataFrame]:
+            view = None if before is None else before.with_metadata(snapshot.metadata)
+            old = None if view is None else read_snapshot(spark, self.store, view)
+            return old, read_snapshot(spark, self.store, snapshot)
+
         schema = DeltaRows(self.store, snapshot).schema
-        return KeyedProof(
-            rules,
-            schema,
-            self.policy,
-            None if view is None else read_snapshot(spark, self.store, view),
-            read_snapshot(spark, self.store, snapshot),
-            *lists,
-            cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
-        ).verify(batch.source_digests(schema_of_records(schema, rules), self.policy), share)
-
-    def _verify_keys_here(
-        self,
-        rules: KeyRules,
-        batch: Batch,
-        versions: tuple[Snapshot | None, Snapshot],
-        lists: tuple[DeletionListing | None, DeletionListing | None],
-        quarantine: QuarantineWrite | None,
-        share: float,
-    ) -> Verification | None:
-        """Do the same in this process; None if that takes Spark, which has then started."""
-        from widen.changes.keyed_files import DeltaFiles
-        from widen.verification.key_reader import schema_of_records
-        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, VersionFiles, prove_here
-
-        _, after = versions
-        schema = DeltaRows(self.store, after).schema
-
-        def build() -> LocalKeyedProof:
-            plan_local_scan(after)
-            scan = DeltaFiles(after, after).scan
-            old, new = (None if each is None else VersionFiles(to_adds(each.files()), scan) for each in versions)
-            assert new is not None
-            texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, batch.spark))
-            return LocalKeyedProof(rules, schema, self.policy, TableVersions(old, new), *lists, texts)
-
-        def read_source() -> Side:
-            return batch.source_digests(schema_of_records(schema, rules), self.policy)
-
-        return prove_here(batch.spark, build, read_source, share)
+        versions = KeyedVersions(rules, schema, self.policy, lists, open_files, open_rows)
+        return versions.verify(batch, quarantine, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,43 +329,13 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def with_replaced_rows(self, rows: ReplacedRows) -> DeltaDraft:
         return replace(self, replaced=rows)
 
-    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        result = self._write(batch, spec)
-        if self.target.keys is None or not (result.is_complete and result.files):
-            return result
-        from widen.changes.key_columns import key_condition
-        from widen.changes.keyed_files import DeltaFiles
-        from widen.changes.keyed_load import has_every_key, has_keyless
+    def has_every_key(self, result: BatchResult) -> bool:
+        from widen.changes.keyed_load import has_every_key
 
-        # Records without a key are rare, and a rule keeps tasks from writing files themselves.
-        schema = self.configuration.schema
-        if has_every_key(_adds(result), self._view, self.target.keys):
-            return result
-        try:
-            ensure_rules_apply(schema, self.target.keys)
-        except WidenError:
-            self.discard(result)
-            raise
-        condition = key_condition(schema, self.target.keys)
-        if not has_keyless(DeltaFiles(self._view, None), _adds(result), condition):
-            return result
-        if is_local(batch.spark) or self.target.keys.excluded:
-            self.discard(result)
-            return self._write(batch, spec, condition=condition)
-        rule = condition.to_rule()
-        if self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
-            return result
-        self.discard(result)
-        return self._write(batch, spec, rule)
+        return self.target.keys is not None and has_every_key(_adds(result), self._view, self.target.keys)
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
-        from widen.changes.key_columns import key_condition
-
-        keys, rule = self.target.keys, None
-        condition = None if keys is None else key_condition(self.configuration.schema, keys)
-        if keys is not None and condition is not None and not (is_local(batch.spark) or keys.excluded):
-            rule = condition.to_rule() if condition.keys else None
-            condition = None
+        rule, condition = self.plan_rule(batch, self.configuration.schema)
         return batch.find_broken(spec, self._writer(rule, condition), by_rules=by_rules)
 
     @property
@@ -423,10 +360,6 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         if snapshot is None:
             return new_snapshot(self.target.store, self.configuration)
         return snapshot.with_metadata(self.configuration.metadata)
-
-    def _written_rows(self, spark: Session, result: BatchResult) -> DataFrame:
-        files = concat_files([from_adds(_adds(result))])
-        return read_data_files(require_spark(spark, READS), self.target.store, self._view, files)
 
     @property
     def key_rules(self) -> KeyRules | None:
@@ -498,7 +431,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
         kept = [add for key, add in context.adds.items() if key not in merge.losers]
         return replace(result, files=[*kept, *copies])
 
-    def _write(
+    def write_files(
         self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
     ) -> BatchResult:
         writer = self._writer(rule, condition)

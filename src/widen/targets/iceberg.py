@@ -20,11 +20,11 @@ from widen.changes.deleted_keys import ICEBERG_FOLDER, ICEBERG_PROPERTY, KeyList
 from widen.changes.iceberg_apply import remove_replaced_iceberg_rows
 from widen.changes.iceberg_keys import IcebergFiles
 from widen.changes.iceberg_write import ReplacedFiles, find_deleted, to_plain_adds
-from widen.changes.key_columns import EXACT_ORDERS, KeyCondition, key_condition
+from widen.changes.key_columns import EXACT_ORDERS, KeyCondition
 from widen.changes.overwrite import ReplacedRows
-from widen.errors import IcebergTableNotFound, InvalidOption, WidenError
+from widen.errors import IcebergTableNotFound, InvalidOption
 from widen.evolution.key_rules import PROPERTY as KEYS
-from widen.evolution.key_rules import ensure_rules_apply, find_places, match_recorded_keys, policy_of_keys
+from widen.evolution.key_rules import find_places, match_recorded_keys, policy_of_keys
 from widen.evolution.plan import Plan, policy_properties
 from widen.evolution.policy import FixedColumn, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
@@ -79,8 +79,8 @@ from widen.protocol.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
-from widen.spark.engine import LocalFrame, Rows, Session, is_local
-from widen.spark.spark_types import DataFrame
+from widen.spark.engine import Rows, Session, is_local
+from widen.spark.spark_types import Column, DataFrame, SparkSession
 from widen.targets.delta_quarantine import SUFFIX
 from widen.targets.iceberg_quarantine import IcebergQuarantine
 from widen.targets.table_format import (
@@ -90,6 +90,7 @@ from widen.targets.table_format import (
     KeyCounts,
     KeyedBatch,
     KeyedDraft,
+    KeyedVersions,
     KeyRules,
     Load,
     LoadRecord,
@@ -97,12 +98,10 @@ from widen.targets.table_format import (
     RowReplacingDraft,
     TableLocation,
     TransactionId,
-    quarantined_texts_of,
     verify_quarantine,
     verify_rows,
 )
-from widen.verification.key_reader import build_keyed_reasons, schema_of_records
-from widen.verification.keyed_proof_frames import KeyedProof
+from widen.verification.key_reader import build_keyed_reasons
 from widen.verification.records import Verification
 
 if TYPE_CHECKING:
@@ -368,22 +367,16 @@ class IcebergTarget(IngestTarget):
     def _verify_keys(
         self, rules: KeyRules, batch: Batch, version: int, quarantine: QuarantineWrite | None, share: float
     ) -> Verification:
-        from widen.verification.keyed_proof import LocalKeyedProof, TableVersions, VersionFiles, prove_here
+        from widen.verification.keyed_proof import TableVersions, VersionFiles
 
         # A commit is made on the version that this target has read, or it is planned again.
         table, spark = self.place.name.load(), batch.spark
         after = find_read_point(table.metadata, SnapshotReference(version))
         schema = without_unknown(after.schema, names.read_sources(table.properties, self.location))
-        records = schema_of_records(schema, rules)
         store = self.place.store(table.location(), table.io)
         old = {} if self.table is None else self.table.properties
         find_list = DeletionListing.of_iceberg if rules.sequence_by else lambda *_: None
         lists = (find_list(store, old), find_list(store, table.properties))
-
-        def with_quarantine(found: Verification) -> Verification:
-            if read_partition_fields(table.metadata):  # as in `verify`
-                return found
-            return verify_quarantine(found, batch, quarantine, build_keyed_reasons(rules, schema, self.policy))
 
         def scan_of(snapshot: Snapshot) -> tuple[IcebergSource, IcebergScan]:
             point = replace(after, snapshot=snapshot)
@@ -399,28 +392,19 @@ class IcebergTarget(IngestTarget):
             adds = to_plain_adds(source, scan, schema)
             return VersionFiles(adds, lambda columns: file_scan(source, columns, gone), lambda add: gone.get(add.path))
 
-        def prepare_here() -> LocalKeyedProof:
-            assert after.snapshot is not None
-            versions = TableVersions(None if before is None else files_at(before), files_at(after.snapshot))
-            texts = cast("LocalFrame | None", quarantined_texts_of(quarantine, spark))
-            return LocalKeyedProof(rules, schema, self.policy, versions, *lists, texts)
+        before, newest = self.snapshot, after.snapshot
+        assert newest is not None
 
-        before = self.snapshot
-        assert after.snapshot is not None
-        if is_local(spark):
-            here = prove_here(spark, prepare_here, lambda: batch.source_digests(records, self.policy), share)
-            if here is not None:
-                return with_quarantine(here)
-        proof = KeyedProof(
-            rules,
-            schema,
-            self.policy,
-            None if before is None else rows_at(before),
-            rows_at(after.snapshot),
-            *lists,
-            cast("DataFrame | None", quarantined_texts_of(quarantine, spark)),
-        )
-        return with_quarantine(proof.verify(batch.source_digests(records, self.policy), share))
+        def open_files() -> TableVersions:
+            return TableVersions(None if before is None else files_at(before), files_at(newest))
+
+        def open_rows(_: SparkSession) -> tuple[DataFrame | None, DataFrame]:
+            return None if before is None else rows_at(before), rows_at(newest)
+
+        found = KeyedVersions(rules, schema, self.policy, lists, open_files, open_rows).verify(batch, quarantine, share)
+        if read_partition_fields(table.metadata):  # as in `verify`
+            return found
+        return verify_quarantine(found, batch, quarantine, build_keyed_reasons(rules, schema, self.policy))
 
 
 def _read_rows(place: IcebergLocation, version: int) -> IcebergRows:
@@ -508,38 +492,21 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         """Whether only tasks know which records delete."""
         return self.target.keys is not None and bool(self.target.keys.excluded)
 
-    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
-        rules = self.target.keys
+    def write_files(
+        self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
+    ) -> BatchResult:
         try:
             self.check()
         except InvalidOption:  # the next pass may know the column, or its type
             return BatchResult([], batch.observe(spec))
-        writer = self.writer
+        writer = replace(self.writer, rule=rule, condition=condition)
         result = batch.write(spec, writer)
         if not are_in_calendar((file.partition for file in _files(result)), self.transaction.metadata):
             self.discard(result)
             writer = replace(writer, keeps_calendar=True)
             result = batch.write(spec, writer)
-        result = self._with_count(writer, result)
-        if rules is None or not (result.is_complete and result.files):
-            return result
-        if self._has_every_key(result, rules):
-            return result
-        try:
-            ensure_rules_apply(self.schema, rules)
-        except WidenError:
-            self.discard(result)
-            raise
-        condition, rule = key_condition(self.schema, rules), None
-        if not self._has_keyless(batch.spark, writer, result, condition):
-            return result
-        if not (is_local(batch.spark) or rules.excluded):
-            rule = condition.to_rule()
-            if self._written_rows(batch.spark, result).where(rule.isNotNull()).isEmpty():
-                return result
-        self.discard(result)
-        writer = replace(writer, rule=rule, condition=condition if rule is None else None)
-        return self._with_count(writer, batch.write(spec, writer))
+        rows = writer.count_rows(_files(result))
+        return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
     def find_broken(self, batch: Batch, spec: BatchWriteSpec, *, by_rules: bool = True) -> Rows | None:
         try:
@@ -555,25 +522,18 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             planned = self.plan.schema
             schema = with_sources(with_iceberg_ids(planned, from_model(planned)), planned)
             writer = IcebergWriter(LogStore(os.devnull), schema, ())
-        condition = None if keys is None else key_condition(schema, keys)
-        if is_local(batch.spark) or self._writes_in_tasks:
-            writer = writer if keys is None else replace(writer, condition=condition)
-        else:
-            rule = condition.to_rule() if condition is not None and condition.keys else None
-            writer = replace(writer, rule=rule, keeps_calendar=bool(writer.partition_by))
+        rule, condition = self.plan_rule(batch, schema)
+        keeps_calendar = bool(writer.partition_by) and not (is_local(batch.spark) or self._writes_in_tasks)
+        writer = replace(writer, rule=rule, condition=condition, keeps_calendar=keeps_calendar)
         return batch.find_broken(spec, writer, by_rules=by_rules)
-
-    def _with_count(self, writer: IcebergWriter, result: BatchResult) -> BatchResult:
-        rows = writer.count_rows(_files(result))
-        return replace(result, is_complete=rows == result.seen.records + result.seen.corrupt)
 
     @property
     def is_keyed(self) -> bool:
         return self.target.keys is not None
 
-    def _has_every_key(self, result: BatchResult, rules: KeyRules) -> bool:
-        """Return whether the metrics of the files of a batch say that every record has its key and its sequence."""
-        ids, schema = [], self.schema
+    def has_every_key(self, result: BatchResult) -> bool:
+        rules, ids, schema = self.target.keys, [], self.schema
+        assert rules is not None
         for path in rules.fields:
             columns = find_places(schema, path)
             field = find_field(schema, columns[0][1]) if len(columns) == 1 else None
@@ -583,30 +543,17 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         known = [file.metrics.columns.get(number) for file in _files(result) for number in ids]
         return all(each is not None and each.nulls == 0 for each in known)
 
-    def _has_keyless(self, spark: Session, writer: IcebergWriter, result: BatchResult, condition: KeyCondition) -> bool:
-        from widen.changes.keyed_load import has_keyless
-
-        files = self._keyed_files(spark, writer)
-        return has_keyless(files, files.to_adds(_files(result)), condition)
-
-    def _keyed_files(self, spark: Session, writer: IcebergWriter) -> IcebergFiles:
-        target, metadata = self.target, self.transaction.metadata
+    def open_keyed_table(self, spark: Session) -> IcebergFiles:
+        target, metadata, writer = self.target, self.transaction.metadata, self.writer
         io = self.transaction.table.io if target.table is None else target.table.io
         source = IcebergSource(lambda: spark, io, ReadPoint(metadata, target.snapshot))
         old = None if target.table is None else target.schema or StructType()
         lists = target.deleted_keys(target.place.store(metadata.location, self.transaction.table.io))
         return IcebergFiles(source, old, writer, data_location(metadata), lists)
 
-    def _written_rows(self, spark: Session, result: BatchResult) -> DataFrame:
-        paths = frozenset(file.path for file in _files(result))
-        return cast(DataFrame, IcebergRows(self.writer.store, self.schema, paths).read(spark, paths))
-
     @property
     def key_rules(self) -> KeyRules | None:
         return self.target.keys
-
-    def open_keyed_table(self, spark: Session) -> IcebergFiles:
-        return self._keyed_files(spark, self.writer)
 
     def apply_merge(
         self, spark: Session, table: KeyedTable, result: BatchResult, merge: LocalMerge | None, staged: StagedFiles

@@ -9,13 +9,13 @@ Source: docs/evolution-rules.md#one-interval
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
-from widen.errors import TableNotFound
+from widen.errors import TableNotFound, WidenError
 from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies, ensure_rules_apply
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Policy
@@ -35,15 +35,18 @@ from widen.model.column_path import Path
 from widen.model.types import StructType
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
-from widen.spark.engine import Rows, Session
-from widen.spark.spark_types import DataFrame, SparkSession
+from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, require_spark
+from widen.spark.spark_types import Column, DataFrame, SparkSession
 
 if TYPE_CHECKING:
+    from widen.changes.key_columns import KeyCondition
     from widen.changes.keyed_files import KeyedTable
     from widen.changes.keyed_load import LocalMerge
     from widen.changes.overwrite import ReplacedRows
+    from widen.proof.deletion_lists import DeletionListing
     from widen.proof.quarantine_reasons import QuarantineReasons
-    from widen.verification.records import Verification
+    from widen.verification.keyed_proof import TableVersions
+    from widen.verification.records import Side, Verification
 
 __all__ = [
     "CommitResult",
@@ -378,6 +381,56 @@ class KeyedDraft(TableDraft, Protocol):
     def open_keyed_table(self, spark: Session) -> KeyedTable:
         """Return the version that a batch by key changes."""
 
+    def write_files(
+        self, batch: Batch, spec: BatchWriteSpec, rule: Column | None = None, condition: KeyCondition | None = None
+    ) -> BatchResult:
+        """Write a batch as files, without records that break a rule or a condition.
+
+        Args:
+            rule: Null for records with a key and a sequence; Spark evaluates it.
+            condition: The same, evaluated with Arrow.
+        """
+
+    def has_every_key(self, result: BatchResult) -> bool:
+        """Return whether the statistics of the files say that every record has its key and its sequence."""
+
+    def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
+        """Write a batch as files; once more without the records that lack a key or a sequence, if there are some."""
+        from widen.changes.key_columns import key_condition
+        from widen.changes.keyed_load import has_keyless
+
+        rules, result = self.key_rules, self.write_files(batch, spec)
+        # Records without a key are rare, and a rule keeps tasks from writing files themselves.
+        if rules is None or not (result.is_complete and result.files) or self.has_every_key(result):
+            return result
+        table, spark = self.open_keyed_table(batch.spark), batch.spark
+        try:
+            ensure_rules_apply(table.schema, rules)
+        except WidenError:
+            self.discard(result)
+            raise
+        condition, rule, adds = key_condition(table.schema, rules), None, table.to_adds(result.files)
+        if not has_keyless(table, adds, condition):
+            return result
+        if not (is_local(spark) or rules.excluded):
+            rule = condition.to_rule()
+            if table.locate(require_spark(spark, READS), adds).where(rule.isNotNull()).isEmpty():
+                return result
+        self.discard(result)
+        return self.write_files(batch, spec, rule, condition if rule is None else None)
+
+    def plan_rule(self, batch: Batch, schema: StructType) -> tuple[Column | None, KeyCondition | None]:
+        """Return what `find_broken` asks of keys and sequences: the rule for Spark, or the condition for Arrow."""
+        from widen.changes.key_columns import key_condition
+
+        rules = self.key_rules
+        if rules is None:
+            return None, None
+        condition = key_condition(schema, rules)
+        if is_local(batch.spark) or rules.excluded:
+            return None, condition
+        return (condition.to_rule() if condition.keys else None), None
+
     def apply_merge(
         self, spark: Session, table: KeyedTable, result: BatchResult, merge: LocalMerge | None, staged: StagedFiles
     ) -> KeyedBatch:
@@ -580,6 +633,48 @@ def verify_quarantine(
     # Texts do not say which types records of a source with types have.
     texts = None if batch.has_types else quarantined_texts_of(quarantine, batch.spark)
     return with_unfounded(found, texts, reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedVersions:
+    """What the proof of an ingestion by key reads: the versions before and after the commit.
+
+    Args:
+        schema: The columns of the version that the commit made.
+        lists: Where to find the keys that were deleted before and after; None without such keys.
+        open_files: Returns the versions as this process reads them. May raise `NotLocal`.
+        open_rows: Returns the rows of both versions, given the session; None if there was no table.
+    """
+
+    rules: KeyRules
+    schema: StructType
+    policy: Policy
+    lists: tuple[DeletionListing | None, DeletionListing | None]
+    open_files: Callable[[], TableVersions]
+    open_rows: Callable[[SparkSession], tuple[DataFrame | None, DataFrame]]
+
+    def verify(self, batch: Batch, quarantine: QuarantineWrite | None, share: float) -> Verification:
+        """Prove the batch in this process if it can, else on Spark; see `IngestTarget.verify`."""
+        from widen.verification.key_reader import schema_of_records
+        from widen.verification.keyed_proof import LocalKeyedProof, prove_here
+        from widen.verification.keyed_proof_frames import KeyedProof
+
+        words, records = (self.rules, self.schema, self.policy), schema_of_records(self.schema, self.rules)
+
+        def build() -> LocalKeyedProof:
+            versions, texts = self.open_files(), quarantined_texts_of(quarantine, batch.spark)
+            return LocalKeyedProof(*words, versions, *self.lists, cast("LocalFrame | None", texts))
+
+        def read_source() -> Side:
+            return batch.source_digests(records, self.policy)
+
+        if is_local(batch.spark):
+            here = prove_here(batch.spark, build, read_source, share)
+            if here is not None:
+                return here
+        spark = require_spark(batch.spark, READS)
+        texts = cast("DataFrame | None", quarantined_texts_of(quarantine, spark))
+        return KeyedProof(*words, *self.open_rows(spark), *self.lists, texts).verify(read_source(), share)
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: Session) -> Rows | None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import widen
 from widen.errors import FoldLosesValues, InvalidOption
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
@@ -75,3 +76,22 @@ def test_a_column_in_a_record_is_dropped_where_columns_are_mapped(spark: SparkSe
     drifted.fold("s.b_string", spark=spark)
     assert rows(spark, drifted, "s.b") == [(1,), (20,), (None,), (None,), (None,)]
     assert [field.name for field in drifted.schema.find("s").type] == ["b"]  # type: ignore[union-attr]
+
+
+def test_rows_of_an_iceberg_table_keep_their_ids(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"n": 1, "a": 1}\n{"n": 2, "a": 5}\n')
+    (tmp_path / "b.json").write_text('{"n": 3, "a": "7"}\n{"n": 4, "a": 8}\n')
+    catalog = tmp_path / "c.db"
+    for name in ("a", "b"):
+        words: dict[str, Any] = {"catalog": catalog, "format_version": 3, "evolve": "split", "spark": spark}
+        widen.ingest(tmp_path / f"{name}.json", "ns.t", **words)
+    table = widen.IcebergTable("ns.t", catalog=catalog)
+
+    def ids() -> list[Any]:
+        found = table.refresh().read(row_lineage=True, spark=spark).orderBy("n").select("n", "a", "_row_id")
+        return [tuple(row) for row in found.collect()]
+
+    before = ids()
+    table.fold("a_string", spark=spark)
+    assert [column.name for column in table.refresh().columns] == ["a", "n"]
+    assert ids() == [*before[:2], (3, 7, before[2][2]), before[3]]

@@ -33,7 +33,9 @@ from widen.changes.merge import (
     MergeSides,
     ResolvedMerge,
 )
-from widen.changes.update_delete import rows_within
+from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values, rows_within
+from widen.errors import ColumnRefused
+from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.expressions import find_types
@@ -45,6 +47,7 @@ from widen.iceberg.catalog import TableName
 from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.properties import (
     DELETE,
+    FOLD,
     MERGE,
     OPERATION,
     OVERWRITE,
@@ -70,22 +73,23 @@ from widen.iceberg.table_commit import (
     ensure_can_be_null,
     ensure_table_writable,
     open_transaction,
+    plan_columns,
 )
 from widen.log.commit_outcome import StagedFiles
-from widen.model.column_path import Path, as_nullable
+from widen.model.column_path import Path, as_nullable, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
-from widen.protocol.column_mapping import TrackingColumns
+from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
 from widen.protocol.data_skipping import Predicate
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
-from widen.schema.operations import Operation
+from widen.schema.operations import DropColumn, Operation
 from widen.spark.engine import READS, Session, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
 
 if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+    from pyiceberg.manifest import DataFile, ManifestEntry
 
     from widen.iceberg.catalog import Table
 
@@ -168,8 +172,7 @@ class SelectedRows:
 
         def decide(columns: StructType, rows: DataFrame) -> DataFrame:
             new = assign_columns(self.schema, values, lambda name: F.col(quote_name(name)))
-            after = [self._updated(name, new).alias(name) for name in columns.names]
-            return rows.select(FILE, ROW, F.when(self._is_match, 0).alias(CLAUSE), *after)
+            return _decide_updates(rows, columns, self._is_match, new)
 
         transaction = self._open(())
         change = self._change(transaction, self._candidates, (ChangeKind.UPDATE,), decide, statement="update")
@@ -350,10 +353,6 @@ class SelectedRows:
     def _search(self) -> RowSearch:
         return RowSearch(self._source, self.schema, self._candidates, self.where)
 
-    def _updated(self, name: str, new: Mapping[str, Column]) -> Column:
-        old = F.col(quote_name(name))
-        return F.when(self._is_match, new[name]).otherwise(old) if name in new else old
-
     def _unchanged(self) -> IcebergChange:
         snapshot = self._source.point.snapshot
         return IcebergChange(None if snapshot is None else snapshot.snapshot_id, {})
@@ -369,6 +368,16 @@ class SelectedRows:
         transaction.add_snapshot(files.written, {OPERATION: operation}, files.removed, vectors=files.vectors)
         transaction.set_properties({SOURCES: encode_sources(self._new_whole(transaction))})
         return IcebergChange(transaction.commit(staged), metrics)
+
+
+def _decide_updates(rows: DataFrame, columns: StructType, is_match: Column, new: Mapping[str, Column]) -> DataFrame:
+    """Return rows as `RowChange.decide` does; new values are for the rows that match."""
+    old = [F.col(quote_name(name)) for name in columns.names]
+    after = [
+        (F.when(is_match, new[name]).otherwise(column) if name in new else column).alias(name)
+        for name, column in zip(columns.names, old, strict=True)
+    ]
+    return rows.select(FILE, ROW, F.when(is_match, 0).alias(CLAUSE), *after)
 
 
 @dataclass(frozen=True)
@@ -415,3 +424,87 @@ def select_iceberg_rows(
     ensure_texts_readable(columns, [where] if isinstance(where, str) else [])
     ensure_names_distinct(whole, str(name))
     return SelectedRows(name, table, schema, whole, where, spark, branch)
+
+
+# Fold a column of an Iceberg table into another column of the same field, in one commit.
+#
+# Rows with a value in the column are updated, and the column is dropped, in one snapshot.
+#
+# Source: docs/evolution-rules.md#u3
+
+
+@dataclass(frozen=True)
+class IcebergFold:
+    """A fold of a column in one version of a table.
+
+    Args:
+        rows: The rows with a value in the column.
+    """
+
+    rows: SelectedRows
+    plan: FoldPlan
+
+    @cached_property
+    def preview(self) -> FoldResult:
+        """What the fold would do."""
+        rows, where = self.rows, has_value(self.plan)
+        found = read_iceberg_files(rows._source, rows.schema, self._scan).where(where)
+        result = judge_values(found, self.plan)
+        try:
+            plan_columns(rows.name, [DropColumn(self.plan.column)])
+        except ColumnRefused:
+            return result
+        return replace(result, is_dropped=True)
+
+    def moved_values(self, rest: Rest) -> int:
+        """Return how many values leave the column."""
+        return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
+
+    def commit(self, rest: Rest) -> CommitResult:
+        """Update the rows and commit; nothing is committed if nothing changes."""
+        rows, plan = self.rows, self.plan
+        drops = self.preview.is_dropped and (rest is Rest.LOSE or not self.preview.lost)
+        unchanged = rows._unchanged().version
+        if unchanged is not None and not drops and not self.moved_values(rest):
+            return unchanged
+        is_match, new = change_condition(plan, rest), folded_columns(rows.schema, plan)
+        transaction = rows._open([DropColumn(plan.column)] if drops else ())
+
+        def decide(columns: StructType, frame: DataFrame) -> DataFrame:
+            return _decide_updates(frame, columns, is_match, new)
+
+        change = rows._change(transaction, self._scan, (ChangeKind.UPDATE,), decide, statement="update")
+        with StagedFiles() as staged:
+            files = replace(change, names=new.keys()).write(staged) if self._scan.files else ReplacedFiles()
+            version = rows._commit(transaction, staged, FOLD, files, {}).version
+        assert version is not None
+        return version
+
+    @cached_property
+    def _scan(self) -> IcebergScan:
+        """The files that may have a value in the column."""
+        point, scan = self.rows._source.point, self.rows._candidates
+        entries = live_entries(point.metadata, self.rows.table.io, point.snapshot)
+        older = {entry.data_file.file_path for entry in entries if self._is_older(entry)}
+        return replace(scan, files=tuple(file for file in scan.files if file.path not in older))
+
+    def _is_older(self, entry: ManifestEntry) -> bool:
+        """Return whether a file was added before the column, so that its rows have no value there."""
+        metadata, field = self.rows.table.metadata, find_field(self.rows.schema, self.plan.column)
+        if field is None or metadata.schema().find_field(field.metadata[COLUMN_ID]).initial_default is not None:
+            return False
+        snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
+        schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
+        return schema is not None and field.metadata[COLUMN_ID] not in schema.field_ids
+
+
+def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) -> IcebergFold:
+    """Return the fold of a column in the newest version of a table.
+
+    Args:
+        into: The target column; by default the one with the plain field name.
+    """
+    rows = select_iceberg_rows(name, None, spark)
+    find_unreadable(rows.table.schema()).ensure_kept()
+    plan = plan_fold(rows.schema, column, into)
+    return IcebergFold(replace(rows, where=has_value(plan)), plan)

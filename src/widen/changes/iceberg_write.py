@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -18,60 +18,47 @@ from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
 from widen.changes.keyed_files import RowPart
-from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values
-from widen.errors import ColumnRefused
-from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.data_reader import FileScan, NotLocal
 from widen.files.data_writer import struct_leaf
 from widen.files.iceberg_columns import IcebergFileScan, Lineage, read_unmarked, with_new_lineage
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
-from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import (
     IcebergSource,
     are_few_positions,
     columns_by_file,
     deleted_positions,
     file_scan,
-    read_iceberg_files,
     to_uris,
 )
 from widen.frames.physical_layout import ICEBERG, check_rows, fill_missing_columns
 from widen.frames.scan import location_key
 from widen.frames.table_writers import IcebergWriter
 from widen.iceberg.catalog import TableName, open_store
-from widen.iceberg.column_changes import change_columns, to_column_state
 from widen.iceberg.file_metrics import IcebergFile, data_location
-from widen.iceberg.metadata_files import first_row_ids, has_row_lineage, live_entries
+from widen.iceberg.metadata_files import first_row_ids, has_row_lineage
 from widen.iceberg.partitions import PartitionField, SortKey, value_limits
-from widen.iceberg.properties import APPEND, FOLD, OPERATION, SOURCES, encode_sources, read_sources
+from widen.iceberg.properties import APPEND, OPERATION, read_sources
 from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan
-from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_model, to_readable
-from widen.iceberg.snapshots import SnapshotReference, find_read_point
+from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadable, to_readable
 from widen.iceberg.table_commit import (
     CommitResult,
     IcebergTransaction,
     ensure_can_be_null,
     ensure_table_writable,
     open_transaction,
-    plan_columns,
 )
 from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import StagedFiles, discard_folder
-from widen.model.column_path import Path, find_field
-from widen.model.types import StructType, quote_name
+from widen.model.types import StructType
 from widen.protocol.actions import Add
-from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema
-from widen.schema.operations import DropColumn
-from widen.spark.engine import LocalFrame, Session, start_tasks
-from widen.spark.spark_types import DataFrame, F, from_spark
+from widen.spark.engine import LocalFrame, start_tasks
+from widen.spark.spark_types import DataFrame, from_spark
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
-    from pyiceberg.manifest import ManifestEntry
 
-    from widen.iceberg.catalog import Table
     from widen.iceberg.snapshots import DataFile
 
 
@@ -126,113 +113,6 @@ def open_iceberg_writer(transaction: IcebergTransaction, schema: StructType) -> 
     return IcebergWriter(
         store, without_void(schema), transaction.partition_fields, metadata.properties, sort_by=transaction.sort_keys
     )
-
-
-# Fold a column of an Iceberg table into another column of the same field, in one commit.
-#
-# Files with a value in the column are written again without it, and the column is dropped, in one snapshot.
-#
-# Source: docs/evolution-rules.md#u3
-
-
-@dataclass(frozen=True)
-class IcebergFold:
-    """A fold of a column in one version of a table.
-
-    Args:
-        schema: Its columns, with field ids and source fields.
-    """
-
-    name: TableName
-    table: Table
-    schema: StructType
-    plan: FoldPlan
-    spark: Session
-
-    @cached_property
-    def preview(self) -> FoldResult:
-        """What the fold would do."""
-        result = judge_values(self._rows.where(has_value(self.plan)), self.plan)
-        try:
-            plan_columns(self.name, [DropColumn(self.plan.column)])
-        except ColumnRefused:
-            return result
-        return replace(result, is_dropped=True)
-
-    def moved_values(self, rest: Rest) -> int:
-        """Return how many values leave the column."""
-        return self.preview.values - (self.preview.lost if rest is Rest.KEEP else 0)
-
-    def commit(self, rest: Rest) -> CommitResult:
-        """Write the files with values in the column again, and commit them; nothing is committed if nothing changes."""
-        plan, schema, snapshot = self.plan, self.schema, self.table.current_snapshot()
-        state = to_column_state(self.table.metadata, schema)
-        transaction = open_transaction(self.name, self.table, ())
-        if self.preview.is_dropped and (rest is Rest.LOSE or not self.preview.lost):
-            schema = change_columns(transaction.transaction, state, [DropColumn(plan.column)])
-        elif snapshot is not None and not self.moved_values(rest):
-            return snapshot.snapshot_id
-        is_changed, new = change_condition(plan, rest), folded_columns(self.schema, plan)
-        columns = [
-            F.when(is_changed, new[field.name]).otherwise(F.col(quote_name(field.name))).alias(field.name)
-            if field.name in new
-            else F.col(quote_name(field.name))
-            for field in self.schema
-        ]
-        read = {file.path for file in self._scan.files}
-        removed = [entry.data_file for entry in self._entries if entry.data_file.file_path in read]
-        with StagedFiles() as staged:
-            writer = open_iceberg_writer(transaction, schema)
-            files = writer.write(self._rows.select(*columns))
-            staged.add_undo(lambda: writer.discard(files))
-            transaction.add_snapshot(files, {OPERATION: FOLD}, removed)
-            transaction.set_properties({SOURCES: encode_sources(schema)})
-            return transaction.commit(staged)
-
-    @cached_property
-    def _source(self) -> IcebergSource:
-        return IcebergSource(
-            lambda: self.spark, self.table.io, find_read_point(self.table.metadata, SnapshotReference())
-        )
-
-    @cached_property
-    def _scan(self) -> IcebergScan:
-        """The files that may have a value in the column."""
-        point = self._source.point
-        scan = plan_scan(point, self.table.io, bind_condition(has_value(self.plan), self.schema))
-        older = {entry.data_file.file_path for entry in self._entries if self._is_older(entry)}
-        return replace(scan, files=tuple(file for file in scan.files if file.path not in older))
-
-    @cached_property
-    def _entries(self) -> list[ManifestEntry]:
-        return list(live_entries(self.table.metadata, self.table.io, self.table.current_snapshot()))
-
-    def _is_older(self, entry: ManifestEntry) -> bool:
-        """Return whether a file was added before the column, so that its rows have no value there."""
-        metadata, field = self.table.metadata, find_field(self.schema, self.plan.column)
-        if field is not None and metadata.schema().find_field(field.metadata[COLUMN_ID]).initial_default is not None:
-            return False
-        snapshot = metadata.snapshot_by_id(entry.snapshot_id or 0)
-        schema = metadata.schema_by_id(snapshot.schema_id or 0) if snapshot is not None else None
-        return schema is not None and field is not None and field.metadata[COLUMN_ID] not in schema.field_ids
-
-    @cached_property
-    def _rows(self) -> DataFrame:
-        """All rows of these files."""
-        return read_iceberg_files(self._source, self.schema, self._scan)
-
-
-def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) -> IcebergFold:
-    """Return the fold of a column in the newest version of a table.
-
-    Args:
-        into: The target column; by default the one with the plain field name.
-    """
-    table = name.load()
-    ensure_table_writable(name, table)
-    find_unreadable(table.schema()).ensure_kept()
-    schema = to_model(table.schema(), read_sources(table.properties, str(name)))
-    return IcebergFold(name, table, schema, plan_fold(schema, column, into), spark)
 
 
 @dataclass(frozen=True, slots=True)

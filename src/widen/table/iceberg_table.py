@@ -668,13 +668,13 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
         return open_store(self.location, self._table.io)
 
     def _preview_fold(self, column: Path, into: Path | None, spark: Session) -> FoldResult:
-        from widen.changes.iceberg_write import open_fold
+        from widen.changes.iceberg_changes import open_fold
 
         self._ensure_main()
         return open_fold(self._name, column, into, spark).preview
 
     def _fold(self, column: Path, into: Path | None, rest: Rest, spark: Session) -> TableChange[Self]:
-        from widen.changes.iceberg_write import open_fold
+        from widen.changes.iceberg_changes import open_fold
 
         self._ensure_main()
         metrics: dict[str, int] = {}

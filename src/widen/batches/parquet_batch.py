@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -139,6 +139,9 @@ _TYPES: Mapping[pa.DataType, DataType] = {
 """The types that Arrow and Spark read alike, besides decimals and times."""
 
 
+_Result = TypeVar("_Result")
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
     """Files that are read with one schema.
@@ -252,56 +255,45 @@ class ParquetBatch:
 
     def prior_observation(self, base: StructType | None, policy: Policy) -> Observation:
         """Return what the types say, and how many values there are if the table changes; see `Batch`."""
-        if not is_local(self.spark):
-            return self._on_spark.prior_observation(base, policy)
-        try:
-            parts = self._prepare(base, policy)
-            names = observe_names(list(map(_names_of, self.parts)), base, policy)
-            prior = observe_types([part.root for part in parts], base, policy, names)
-            if prior.is_enough:
-                observation = prior.observation
-            else:
-                count = _count_head if prior.is_decided else _count_all
-                observation = merge_observations(map(count, parts))
-        except NotLocal as error:
-            return self._use_spark(str(error)).prior_observation(base, policy)
+        return self._here_or_on_spark(
+            lambda: self._observe_here(base, policy), lambda batch: batch.prior_observation(base, policy)
+        )
+
+    def _observe_here(self, base: StructType | None, policy: Policy) -> Observation:
+        parts = self._prepare(base, policy)
+        names = observe_names(list(map(_names_of, self.parts)), base, policy)
+        prior = observe_types([part.root for part in parts], base, policy, names)
+        if prior.is_enough:
+            observation = prior.observation
+        else:
+            observation = merge_observations(map(_count_head if prior.is_decided else _count_all, parts))
         hidden = find_fields(list(map(_names_of, self.parts)), sorted(policy.excluded | policy.masked))
         return msgspec.structs.replace(observation.merged(names), excluded_seen=[[*path] for path in hidden])
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
         """Return the observation of all values; see `Batch`."""
-        if is_local(self.spark):
-            try:
-                return merge_observations(map(_count_all, self._prepare(attempt.base, attempt.policy)))
-            except NotLocal as error:
-                require_spark(self.spark, str(error))
-        return self._on_spark.observe(attempt)
+        return self._here_or_on_spark(
+            lambda: merge_observations(map(_count_all, self._prepare(attempt.base, attempt.policy))),
+            lambda batch: batch.observe(attempt),
+        )
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Let tasks copy the files, and convert what the table has in another form; see `Batch`."""
-        if is_local(self.spark):
-            try:
-                return self.copy(self.find_copies(attempt, writer), writer)
-            except NotLocal as error:
-                require_spark(self.spark, str(error))
-            except EngineUnsuitable as error:
-                require_spark(self.spark, str(error.fields["reason"]))
-        return self._on_spark.write(attempt, writer)
+        return self._here_or_on_spark(
+            lambda: self.copy(self.find_copies(attempt, writer), writer), lambda batch: batch.write(attempt, writer)
+        )
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:
         """Return None: the types of the source decide the columns, regardless of the records."""
 
     def check_contract(self, contract: object, policy: Policy) -> ContractReport:
         """Return where the records break a contract; see `Batch`."""
-        if is_local(self.spark):
-            try:
-                reports = [self._check_part(each, contract) for each in self.parts]
-                return reduce(ContractReport.merged, reports, ContractReport())
-            except NotLocal as error:
-                require_spark(self.spark, str(error))
-            except EngineUnsuitable as error:
-                require_spark(self.spark, str(error.fields["reason"]))
-        return self._on_spark.check_contract(contract, policy)
+        return self._here_or_on_spark(
+            lambda: reduce(
+                ContractReport.merged, (self._check_part(each, contract) for each in self.parts), ContractReport()
+            ),
+            lambda batch: batch.check_contract(contract, policy),
+        )
 
     def _check_part(self, part: ColumnPart, contract: object) -> ContractReport:
         record_texts(part.schema, to_arrow_schema(part.schema).empty_table())
@@ -370,9 +362,15 @@ class ParquetBatch:
             self._other.batch = self.open_on_spark(self._homes)
         return self._other.batch
 
-    def _use_spark(self, reason: str) -> TypedBatch:
-        require_spark(self.spark, reason)
-        return self._on_spark
+    def _here_or_on_spark(self, here: Callable[[], _Result], on_spark: Callable[[TypedBatch], _Result]) -> _Result:
+        if is_local(self.spark):
+            try:
+                return here()
+            except NotLocal as error:
+                require_spark(self.spark, str(error))
+            except EngineUnsuitable as error:
+                require_spark(self.spark, str(error.fields["reason"]))
+        return on_spark(self._on_spark)
 
     def _prepare(self, base: StructType | None, policy: Policy) -> list[PreparedPart]:
         return [prepare_part(part, *spell_as(base or StructType(), policy, _names_of(part))) for part in self.parts]

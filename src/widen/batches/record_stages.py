@@ -86,7 +86,7 @@ class RecordStages:
             group: The group of the texts.
         """
         records, refused = PlacedRecords(texts, positions), RefusedRecords([], [], [])
-        if group.stage is TextStage.RECORD:
+        if group.stage in (TextStage.RECORD, TextStage.PLAIN):
             return records, refused
         if self._finder is not None and group.stage is TextStage.SOURCE:
             records, refused = self._find(self._finder, records, is_whole=group.is_whole)
@@ -168,8 +168,8 @@ _REFUSALS = (
     (not_a_document(""), TextStage.SOURCE),
     (not_a_record("JSON", ""), TextStage.FOUND),
     ("not JSON: ", TextStage.FOUND),
-    ("not an envelope: ", TextStage.FOUND),
-    ("not a change: ", TextStage.FOUND),
+    ("not an envelope: ", TextStage.PLAIN),
+    ("not a change: ", TextStage.PLAIN),
 )
 
 

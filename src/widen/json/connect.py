@@ -20,6 +20,7 @@ from widen.errors import SourceError
 from widen.json.dialect import Dialect, parse_json
 from widen.json.document import BOM, JsonDocument, JsonNumber, document_to_json, split_text
 from widen.json.kinds import MAX_DIGITS
+from widen.json.record_path import PARENT
 from widen.model.column_path import Path
 from widen.model.types import DATE, LONG, TIMESTAMP, AtomicType, DecimalType
 
@@ -61,8 +62,7 @@ class ConnectReader:
             return
         found = _split(text)
         if found is not None:
-            schema, payload = found
-            plain = self._read_payload(schema, payload)
+            plain = self._read_payload(*found)
             if plain is not None:
                 yield from plain
                 return
@@ -72,17 +72,22 @@ class ConnectReader:
             return
         yield text
 
-    def _read_payload(self, schema: bytes, payload: bytes) -> list[bytes] | None:
-        """Return the record of a payload, if it has one; None if the text has to stay as it is."""
+    def _read_payload(self, schema: bytes, payload: bytes, above: dict[str, JsonDocument]) -> list[bytes] | None:
+        """Return the record of a payload, if it has one; None if the text has to stay as it is.
+
+        Args:
+            above: The fields that the record has from the levels above.
+        """
         convert = self._plan(schema)
         if convert is None:
             return None
         if payload == b"null":
             return []
         document = parse_json(payload)
-        if not isinstance(document, dict):
+        if not isinstance(document, dict) or not document.keys().isdisjoint(above):
             return None
-        return [payload if convert is _keep else document_to_json(convert(document)).encode()]
+        is_whole = convert is _keep and not above
+        return [payload if is_whole else document_to_json({**convert(document), **above}).encode()]
 
     def _plan(self, schema: bytes) -> Convert | None:
         """Return what decodes the values of a schema part; None if it is not one."""
@@ -108,18 +113,16 @@ def _keep(value: JsonDocument) -> JsonDocument:
 _TWO = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _split(text: bytes) -> tuple[bytes, bytes] | None:
-    """Return the schema part and the payload of a text; None if it has other fields, or is not a record."""
+def _split(text: bytes) -> tuple[bytes, bytes, dict[str, JsonDocument]] | None:
+    """Return the schema part, the payload, and the fields from the levels above; None if a text has other fields, or is
+    not a record.
+    """
     try:
         fields = _TWO.decode(text.removeprefix(BOM))
     except msgspec.DecodeError:
-        document = parse_json(text)  # it may have NaN
-        if not isinstance(document, dict):
-            return None
-        fields = {key: msgspec.Raw(document_to_json(value).encode()) for key, value in document.items()}
-        return (bytes(fields[SCHEMA]), bytes(fields[PAYLOAD])) if fields.keys() == {SCHEMA, PAYLOAD} else None
+        fields = {}  # it may have NaN
     if fields.keys() != {SCHEMA, PAYLOAD}:
-        return None
+        return _split_document(text) if not fields or fields.keys() > {SCHEMA, PAYLOAD} else None
     schema, payload = bytes(fields[SCHEMA]), bytes(fields[PAYLOAD])
     # Of a field that a text has twice, the decoder keeps one. Then the text is longer than its two values.
     rest = text.removeprefix(BOM).strip()
@@ -128,8 +131,19 @@ def _split(text: bytes) -> tuple[bytes, bytes] | None:
         first, second = (schema, payload) if begin[1] == b"schema" else (payload, schema)
         middle = _MIDDLE(rest, begin.end() + len(first))
         if middle is not None and middle[1] != begin[1] and _END(rest, middle.end() + len(second)):
-            return schema, payload
-    return (schema, payload) if parse_json(text) is not None else None
+            return schema, payload, {}
+    return (schema, payload, {}) if parse_json(text) is not None else None
+
+
+def _split_document(text: bytes) -> tuple[bytes, bytes, dict[str, JsonDocument]] | None:
+    document = parse_json(text)
+    if not isinstance(document, dict):
+        return None
+    above = {key: value for key, value in document.items() if key.startswith(PARENT)}
+    if document.keys() - above.keys() != {SCHEMA, PAYLOAD}:
+        return None
+    schema, payload = (document_to_json(document[name]).encode() for name in (SCHEMA, PAYLOAD))
+    return schema, payload, above
 
 
 _NAME = rb'"(schema|payload)"\s*:\s*'

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from widen.errors import InvalidOption
 from widen.json.document import BOM, JsonDocument, JsonNumber, document_to_json, split_text
+from widen.json.record_path import PARENT
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -176,8 +177,10 @@ class DialectReader:
             yield from (part,) if part == text else self.read(part)
 
     def _record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
-        if self._root and record.keys() == {self._root} and isinstance(record[self._root], dict):
-            record = record[self._root]
+        inner = record.get(self._root) if self._root else None
+        above = {key: value for key, value in record.items() if key.startswith(PARENT)}
+        if len(record) == 1 + len(above) and isinstance(inner, dict) and inner.keys().isdisjoint(above):
+            record = {**inner, **above}
         return self.unwrap_fields(record)
 
     def unwrap_fields(self, fields: dict[str, JsonDocument]) -> dict[str, JsonDocument]:

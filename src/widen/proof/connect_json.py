@@ -17,7 +17,7 @@ from widen.proof.json_reader import (
     split_into_records,
     to_text,
 )
-from widen.proof.typed_json import TypedJson, read_record, spell_day
+from widen.proof.typed_json import TypedJson, kept_fields, read_record, spell_day
 
 _KAFKA, _TIME, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 _PLACEHOLDER = b"__debezium_unavailable_value"
@@ -61,12 +61,14 @@ class ConnectJson:
             for part in split_into_records(text, allows_nan=True):
                 yield from [text] if part == text else self.read(part)
             return
-        if {*value} == {"schema", "payload"} and (value["schema"] is None or isinstance(value["schema"], dict)):
+        kept = kept_fields(value)
+        is_pair = {*value} - {*kept} == {"schema", "payload"}
+        if is_pair and (value["schema"] is None or isinstance(value["schema"], dict)):
             payload = value["payload"]
             if payload is None:
                 return
-            if isinstance(payload, dict):
-                yield to_text(self._by_type(payload, value["schema"], 0)).encode()
+            if isinstance(payload, dict) and not {*payload} & {*kept}:
+                yield to_text(self._by_type(payload, value["schema"], 0) | kept).encode()
                 return
         yield text
 

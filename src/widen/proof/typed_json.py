@@ -50,8 +50,10 @@ class TypedJson:
 
     def _inside(self, record: dict[str, Json]) -> dict[str, Json]:
         """Return a record whose own fields may be named like types."""
-        below = record.get(self._root) if self._root and len(record) == 1 else None
-        fields = below if isinstance(below, dict) else record
+        below, kept = record.get(self._root) if self._root else None, kept_fields(record)
+        fields = record
+        if isinstance(below, dict) and len(record) - len(kept) == 1 and not set(below) & set(kept):
+            fields = below | kept
         return {key: self._bare(value) for key, value in fields.items()}
 
     def _bare(self, value: Json) -> Json:
@@ -88,6 +90,11 @@ class TypedJson:
             bare = self._bare(value)
             return _instant(bare) if isinstance(bare, NumberToken) else bare if type(bare) is str else _AS_IT_IS
         return _bytes(value) if word == "binary" else _AS_IT_IS
+
+
+def kept_fields(record: dict[str, Json]) -> dict[str, Json]:
+    """Return the fields that a record has from the levels above it."""
+    return {key: value for key, value in record.items() if key[:8] == "_parent_"}
 
 
 def read_record(text: bytes) -> dict[str, Json] | None:

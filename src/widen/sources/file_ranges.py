@@ -640,11 +640,13 @@ class TextStage(Enum):
     """A document, as the source has it."""
     FOUND = "found"
     """What was found below a path: plain or typed JSON, or an event in its envelope."""
+    PLAIN = "plain"
+    """An event in its envelope, without the wrappers of a dialect: what looks like one now is a value."""
     RECORD = "record"
     """A record, as the table takes it."""
 
 
-KEPT_PARTS = {TextStage.SOURCE: -5, TextStage.FOUND: -6, TextStage.RECORD: -7}
+KEPT_PARTS = {TextStage.SOURCE: -5, TextStage.FOUND: -6, TextStage.RECORD: -7, TextStage.PLAIN: -8}
 """The values of `PART` in rows with a text of a quarantine."""
 KEPT_STAGES = {part: stage for stage, part in KEPT_PARTS.items()}
 

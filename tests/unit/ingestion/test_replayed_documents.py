@@ -204,6 +204,62 @@ def test_times_of_a_schema_part_without_a_column(tmp_path: Path, dates: list[str
     assert str(row["at"]) == ("2001-09-09T01:46:40Z" if dates is None else "2001-09-09 01:46:40+00:00")
 
 
+WRAPPED_TWICE = {
+    "mongodb": ({"$numberInt": "1"}, {"$oid": {"$oid": "x"}}, {"$oid": "x"}),
+    "dynamodb": ({"N": "1"}, {"M": {"S": {"S": "x"}}}, {"S": "x"}),
+    "firestore": ({"integerValue": "1"}, {"mapValue": {"fields": {"stringValue": {"stringValue": "x"}}}}, None),
+}
+
+
+@pytest.mark.parametrize("dialect", WRAPPED_TWICE)
+def test_a_dialect_is_read_once(tmp_path: Path, dialect: str) -> None:
+    """An event that another envelope refused is plain JSON in the quarantine; what looks wrapped there is a value."""
+    key, wrapped, plain = WRAPPED_TWICE[dialect]
+    row = {"id": key, "doc": wrapped}
+    events = [
+        {"data": row, "metadata": {"operation": "insert"}},
+        {"data": {**row, "id": dict.fromkeys(key, "2")}, "type": "INSERT"},
+    ]
+    (tmp_path / "a.json").write_text("".join(f"{json.dumps(each)}\n" for each in events))
+    create_table(str(tmp_path / "t"), "id bigint NOT NULL")
+    widen.ingest(tmp_path / "a.json", tmp_path / "t", dialect=dialect, envelope="dms", engine="local")
+    done = widen.replay(tmp_path / "t_quarantine", tmp_path / "t", dialect=dialect, envelope="canal", engine="local")
+    assert (done.replayed, done.left) == (1, 0)
+    found = {row["id"]: row["doc"] for row in widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()}
+    assert found[1] == found[2] == (plain or {"stringValue": "x"})
+
+
+@pytest.mark.parametrize("envelope", [None, "debezium"])
+def test_fields_above_records_with_a_schema_part(tmp_path: Path, envelope: str | None) -> None:
+    """The records that `keep` gives a third field are still those of the dialect."""
+    plain = {"id": 1, "at": 10**15}
+    payload = plain if envelope is None else ENVELOPES["debezium"](plain, 7)
+    schema = {"type": "struct", "fields": [{**SCHEMA, "field": name} for name in ("before", "after")]}
+    item = {"schema": SCHEMA if envelope is None else schema, "payload": payload}
+    (tmp_path / "a.json").write_text(json.dumps({"page": {"n": 3}, "items": [item, {**item, "payload": None}]}))
+    words = {"records": "items[*]", "keep": ["page"], "envelope": envelope, "dialect": "connect"}
+    loaded = widen.ingest(tmp_path / "a.json", tmp_path / "t", engine="local", verify=True, **words)
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean
+    (row,) = widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()
+    assert (row["id"], str(row["at"])) == (1, "2001-09-09 01:46:40+00:00")
+    assert row["_parent_page" if envelope is None else "__parent_page"] == {"n": 3}
+
+
+def test_fields_above_items_of_dynamodb(tmp_path: Path) -> None:
+    items = [{"Item": {"id": {"N": "1"}}}, {"Item": {"id": {"N": "2"}}, "other": {"N": "3"}}]
+    (tmp_path / "a.json").write_text(json.dumps({"page": {"N": "3"}, "items": items}))
+    words: dict[str, Any] = {"records": "items[*]", "keep": "all", "dialect": "dynamodb"}
+    loaded = widen.ingest(tmp_path / "a.json", tmp_path / "t", engine="local", verify=True, **words)
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean
+    found = [
+        {k: v for k, v in row.items() if v is not None} for row in widen.Table(tmp_path / "t").to_arrow().to_pylist()
+    ]
+    assert {"id": 1, "_parent_page": 3} in found
+    assert {"Item": {"id": 2}, "other": 3, "_parent_page": 3} in found
+
+
 def repair(quarantine: str) -> None:
     """Close the objects of the texts that are not records, as another writer."""
     kept = widen.Table(quarantine).to_arrow()

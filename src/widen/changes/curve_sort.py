@@ -14,18 +14,42 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array
 from widen.files.data_writer import struct_leaf
-from widen.model.column_path import Path
+from widen.model.column_path import Path, parse_path, resolve
 from widen.model.schema_json import to_identifier
+from widen.model.types import StructType, is_atomic
 from widen.spark.spark_types import DataFrame, F
 
 MOST_COLUMNS = 8
-# The bits of all columns have to fit into a bigint.
+"""The most columns to sort by: their bits have to fit into a bigint."""
+
 _BITS = 7
 _BUCKETS = 2**_BITS
 _SAMPLED_ROWS = 50_000
 _CURVE, _BOUNDS = "__widen_curve", "__widen_bounds_{}"
+
+
+def parse_sort_columns(schema: StructType, texts: Sequence[str], partition_by: Sequence[str] = ()) -> list[Path]:
+    """Return columns to sort by.
+
+    Args:
+        partition_by: The partition columns of the table, which have one value in each file.
+
+    Raises:
+        InvalidOption: a column is a partition column or has no order, or there are too many.
+    """
+    if len(texts) > MOST_COLUMNS:
+        raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
+    columns = list[Path]()
+    for text in texts:
+        path, data_type = resolve(schema, parse_path(text))
+        if path[0] in partition_by or not is_atomic(data_type):
+            expected = f"Must be a column with an order{' that is not a partition column' if partition_by else ''}."
+            raise InvalidOption(option="zorder_by", value=text, expected=expected)
+        columns.append(path)
+    return columns
 
 
 def sort_along_curve(

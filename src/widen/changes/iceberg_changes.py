@@ -29,9 +29,7 @@ from widen.changes.merge import (
     MergeClause,
     MergeDecision,
     MergeResolution,
-    MergeSide,
     MergeSides,
-    ResolvedMerge,
 )
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values, rows_within
 from widen.errors import ColumnRefused
@@ -40,7 +38,7 @@ from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.expressions import find_types
 from widen.files.iceberg_columns import LINEAGE
-from widen.files.predicates import PredicateScope, bind_condition
+from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
 from widen.frames.physical_layout import ICEBERG, fill_missing_columns
 from widen.iceberg.catalog import TableName
@@ -80,7 +78,6 @@ from widen.model.column_path import Path, as_nullable, find_field
 from widen.model.types import StructType, quote_name
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
-from widen.protocol.data_skipping import Predicate
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import DropColumn, Operation
 from widen.spark.engine import READS, Session, is_local, require_spark
@@ -235,7 +232,7 @@ class SelectedRows:
             return MergeDecision(_MergeTarget(self.spark, before, columns), merge).decide(rows)
 
         with StagedFiles() as staged, translate_overflow():
-            candidates = self._merge_candidates(merge)
+            candidates = plan_scan(self._source.point, self.table.io, merge.searched(self.schema))
             change = self._change(transaction, candidates, merge.kinds, decide, statement="merge", returns_all=False)
             self._ensure_assignable(names)
             if ChangeKind.INSERT in merge.kinds:
@@ -285,14 +282,6 @@ class SelectedRows:
         return RowChange(
             self._source, self.schema, writer, after, scan, kinds, decide, returns_all=returns_all, marks=marks
         )
-
-    def _merge_candidates(self, merge: ResolvedMerge) -> IcebergScan:
-        """Return the files that may have rows that a merge changes."""
-        predicate: Predicate | None = None
-        # A row without a match may change then, so no file can be left out.
-        if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
-            predicate = bind_condition(merge.on, PredicateScope(self.schema, merge.target_alias, merge.source_alias))
-        return plan_scan(self._source.point, self.table.io, predicate)
 
     def _count_all(self) -> int:
         """Return the number of rows of the table."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, map_in_threads
-from widen.changes.curve_sort import MOST_COLUMNS, cut_rows, sort_along_curve, sort_tables
+from widen.changes.curve_sort import cut_rows, parse_sort_columns, sort_along_curve, sort_tables
 from widen.changes.iceberg_write import copy_unmarked, open_iceberg_writer, sort_rows
 from widen.changes.rewrite_files import Candidate, pack_files
 from widen.errors import InvalidOption, JobFailed
@@ -41,9 +41,8 @@ from widen.iceberg.snapshots import ReadPoint, SnapshotReference, find_read_poin
 from widen.iceberg.table_commit import CommitResult, IcebergTransaction, ensure_table_writable, open_transaction
 from widen.limits import COPIED_BYTES, SORTED_BYTES
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
-from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.display import size_text
-from widen.model.types import StructType, is_atomic
+from widen.model.types import StructType
 from widen.spark.engine import READS, Session
 from widen.spark.spark_types import DataFrame
 
@@ -132,7 +131,7 @@ class IcebergCompaction:
         find_unreadable(table.schema()).ensure_kept(by_arrow=True)
         schema = to_readable(table.schema(), read_sources(table.properties, str(self.name)))
         ensure_names_distinct(schema, str(self.name))
-        _sort_columns(schema, request.zorder_by)
+        parse_sort_columns(schema, request.zorder_by)
         if request.sorts and not read_sort_keys(table.metadata):
             raise InvalidOption(option="sort", value=True, expected="The table has no sort order; set one first.")
         size = read_size(table.properties, FILE_SIZE) or FILE_BYTES
@@ -230,13 +229,13 @@ class IcebergCompaction:
     def _order(self, writer: IcebergWriter, plan: _BinPlan) -> Arrange | None:
         """Return how Arrow sorts rows; None if they keep their order."""
         if self.request.zorder_by:
-            return partial(sort_tables, _sort_columns(plan.schema, self.request.zorder_by), plan.target_bytes)
+            return partial(sort_tables, parse_sort_columns(plan.schema, self.request.zorder_by), plan.target_bytes)
         return partial(_sort, writer.sort_by, plan.target_bytes) if writer.sort_by else None
 
     def _arrange(self, rows: DataFrame, plan: _BinPlan, task: Sequence[ScannedFile]) -> DataFrame:
         size_bytes, count = sum(file.size_bytes for file in task), sum(file.rows for file in task)
         outputs = ceil(size_bytes / plan.target_bytes)
-        columns = _sort_columns(plan.schema, self.request.zorder_by)
+        columns = parse_sort_columns(plan.schema, self.request.zorder_by)
         if columns:
             return sort_along_curve(rows, columns, (), outputs, count)
         if not self.request.sorts or outputs == 1:
@@ -300,20 +299,3 @@ def _files_with_deletes(scan: IcebergScan) -> set[str]:
     """Return the files of a scan that have deleted rows."""
     has_deletes = delete_test(scan.deletes)
     return {file.path for file in scan.files if has_deletes(file)}
-
-
-def _sort_columns(schema: StructType, texts: Sequence[str]) -> list[Path]:
-    """Return columns to sort by.
-
-    Raises:
-        InvalidOption: a column has no order, or there are too many.
-    """
-    if len(texts) > MOST_COLUMNS:
-        raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
-    columns = list[Path]()
-    for text in texts:
-        path, data_type = resolve(schema, parse_path(text))
-        if not is_atomic(data_type):
-            raise InvalidOption(option="zorder_by", value=format_path(path), expected="Must be a column with an order.")
-        columns.append(path)
-    return columns

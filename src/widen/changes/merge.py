@@ -116,6 +116,17 @@ class ResolvedMerge:
         # condition that one of them fulfils and the other does not.
         return [(clause.kind, clause.condition) for clause in matched] in ([], [(ChangeKind.DELETE, None)])
 
+    def searched(self, schema: StructType) -> Predicate:
+        """Return what the rows of the table fulfil that may change, so that other files are left out.
+
+        Args:
+            schema: The columns of the table before the merge.
+        """
+        # A row without a match may change then, so no file can be left out.
+        if not isinstance(self.on, str) or self.has(MergeSide.NOT_MATCHED_BY_SOURCE):
+            return UnknownPredicate()
+        return bind_condition(self.on, PredicateScope(schema, self.target_alias, self.source_alias))
+
     @property
     def join(self) -> str:
         """How the table and the source are joined, the table on the left."""
@@ -132,12 +143,8 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
 
     If anything fails, the written files are deleted (best effort).
     """
-    # Files that no row of the source can match are left out, by the constants in the condition.
-    predicate: Predicate = UnknownPredicate()
-    # A row without a match may change then, so no file can be left out.
-    if isinstance(merge.on, str) and not merge.has(MergeSide.NOT_MATCHED_BY_SOURCE):
-        predicate = bind_condition(merge.on, PredicateScope(snapshot.schema, merge.target_alias, merge.source_alias))
-    context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, select_files(snapshot, predicate))
+    selection = select_files(snapshot, merge.searched(snapshot.schema))
+    context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, selection)
     check = None if merge.takes_any else refuse_several_matches
     decision = MergeDecision(context, merge)
     with translate_overflow():

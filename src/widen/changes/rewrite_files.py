@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.changes.copy_files import CopyGroup, map_in_threads
-from widen.changes.curve_sort import MOST_COLUMNS, sort_along_curve, sort_tables
+from widen.changes.curve_sort import parse_sort_columns, sort_along_curve, sort_tables
 from widen.changes.delta_copies import DeltaCopies
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
 from widen.files.data_reader import NotLocal, RowSlice
@@ -39,9 +39,8 @@ from widen.log.commit_outcome import discard
 from widen.log.file_list import file_key, file_keys, to_adds, to_remove
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
-from widen.model.column_path import Path, parse_path, resolve
+from widen.model.column_path import Path
 from widen.model.display import size_text
-from widen.model.types import AtomicType, DecimalType
 from widen.protocol.actions import Action, Add, Remove
 from widen.protocol.column_mapping import (
     TrackingColumns,
@@ -533,7 +532,7 @@ class Compaction:
             among: The paths of the files to consider; by default all files that the request names.
         """
         ensure_writable(snapshot.protocol, snapshot.location)
-        sort_columns(snapshot, self.request.zorder_by)
+        _sort_columns(snapshot, self.request.zorder_by)
         files = snapshot.files()
         if self.request.where is not None:
             files = _in_partitions(self.session(), snapshot, files, self.request.where)
@@ -571,7 +570,7 @@ class Compaction:
     def _rewrite_all(
         self, snapshot: Snapshot, staged: StagedFiles, tasks: Sequence[CompactionTask]
     ) -> Sequence[RewrittenFiles]:
-        columns = sort_columns(snapshot, self.request.zorder_by)
+        columns = _sort_columns(snapshot, self.request.zorder_by)
         rewrite = FileRewrite(self.session, snapshot, target_bytes=self.request.target_bytes, zorder_by=tuple(columns))
         rows = live_rows(self.session, snapshot, pa.concat_tables(task.files for task in tasks))
         ends = list(accumulate(task.files.num_rows for task in tasks))
@@ -608,24 +607,15 @@ class Compaction:
         return outcome, rest
 
 
-def sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[Path]:
+def _sort_columns(snapshot: Snapshot, texts: Sequence[str]) -> list[Path]:
     """Return columns to sort by.
 
     Raises:
-        InvalidOption: a column is a partition column or has no order, or the table has clustering columns.
+        InvalidOption: the table has clustering columns.
     """
     if texts and is_supported(snapshot.protocol, "clustering"):
         raise InvalidOption(option="zorder_by", value=texts, expected="The table has clustering columns.")
-    if len(texts) > MOST_COLUMNS:
-        raise InvalidOption(option="zorder_by", value=texts, expected=f"Must be at most {MOST_COLUMNS} columns.")
-    columns = list[Path]()
-    for text in texts:
-        path, data_type = resolve(snapshot.schema, parse_path(text))
-        if path[0] in snapshot.partition_columns or not isinstance(data_type, (AtomicType, DecimalType)):
-            expected = "Must be a column with an order that is not a partition column."
-            raise InvalidOption(option="zorder_by", value=text, expected=expected)
-        columns.append(path)
-    return columns
+    return parse_sort_columns(snapshot.schema, texts, snapshot.partition_columns)
 
 
 def _in_partitions(session: Session, snapshot: Snapshot, files: pa.Table, where: Expression) -> pa.Table:

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from widen.evolution.plan import Grade, PendingField, Plan, PlanEvent, QuarantinedField, RescuedField
-from widen.model.types import (
-    ArrayType,
-    AtomicType,
-    DataType,
-    DecimalType,
-    Field,
-    MapType,
-    OpaqueType,
-    StructType,
-)
+from widen.model.types import ArrayType, AtomicType, DataType, DecimalType, Field, MapType, OpaqueType, StructType
 from widen.protocol.type_widening import TypeChange
 from widen.schema.operations import (
     AddColumn,

@@ -22,12 +22,7 @@ from widen.batches.text_tasks import find_broken_partition, lacks_partition
 from widen.batches.typed_frames import is_untouched, is_void
 from widen.evolution.policy import FixedColumn, Samples, sample_formatter
 from widen.files.arrow_types import count_up, to_arrow, to_arrow_schema
-from widen.files.conversions import (
-    convert_values,
-    date_texts,
-    holds_every_value,
-    time_texts,
-)
+from widen.files.conversions import convert_values, date_texts, holds_every_value, time_texts
 from widen.files.data_reader import record_texts
 from widen.json.field_rules import JSON_BEGIN, MASK, FieldRule, FieldRules
 from widen.json.kinds import MAP_WORD, NULL_WORD, RECORD_WORD, Kind, leaf_and_dim

@@ -38,14 +38,7 @@ from widen.batches.frame_conversion import (
 from widen.batches.observed_kinds import FileOrder, add_batch, kinds, remove_absent
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
-from widen.batches.typed_frames import (
-    HEAD_RECORDS,
-    PLACE_TYPE,
-    TypedRecords,
-    fill_voids,
-    has_map_key,
-    without_voids,
-)
+from widen.batches.typed_frames import HEAD_RECORDS, PLACE_TYPE, TypedRecords, fill_voids, has_map_key, without_voids
 from widen.evolution.evolve import evolve
 from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy, respell_all, spell_as
@@ -54,21 +47,9 @@ from widen.files.data_writer import PartSink, Sink, TableSink
 from widen.frames.physical_layout import cast_to_table_type
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import SIGN
-from widen.json.observation import (
-    Observation,
-    RecordObservation,
-    merge_observations,
-)
+from widen.json.observation import Observation, RecordObservation, merge_observations
 from widen.model.column_path import Path, fold_path
-from widen.model.types import (
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    StructType,
-    quote_name,
-    similarity_key,
-)
+from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name, similarity_key
 from widen.proof.known_names import find_source_names, learn_names
 from widen.proof.rules import leave_out, read_defaults
 from widen.rows.row import RecordRoute, build_routes

@@ -44,16 +44,7 @@ from widen.json.observation import (
     unknown_types,
 )
 from widen.model.column_path import format_path, leaves
-from widen.model.types import (
-    BOOLEAN,
-    STRING,
-    VARIANT,
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    StructType,
-)
+from widen.model.types import BOOLEAN, STRING, VARIANT, ArrayType, DataType, Field, MapType, StructType
 from widen.rows.row import build_routes
 from widen.sources.file_ranges import Typed, field_steps, fields_of
 from widen.sources.listing import unusable_source

@@ -18,13 +18,7 @@ from functools import partial, reduce
 
 import pyarrow as pa
 
-from widen.batches.column_copy import (
-    ColumnCopy,
-    CopiedRows,
-    PathFields,
-    SourceFooter,
-    write_typed_rows,
-)
+from widen.batches.column_copy import ColumnCopy, CopiedRows, PathFields, SourceFooter, write_typed_rows
 from widen.batches.column_values import fit
 from widen.batches.corrupt_texts import ensure_utf8
 from widen.batches.frame_batch import TypedBatch

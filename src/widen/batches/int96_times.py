@@ -26,17 +26,7 @@ from widen.files.arrow_types import to_arrow_schema
 from widen.files.footers import leaf_types
 from widen.limits import DRIVER_FOOTERS
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
-from widen.model.types import (
-    INTEGER,
-    LONG,
-    STRING,
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    StructType,
-    quote_name,
-)
+from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, Field, MapType, StructType, quote_name
 from widen.sources.listing import as_literal, source_file_key
 from widen.spark.errors import ignore_failed_cleanup
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, spark_errors, to_spark

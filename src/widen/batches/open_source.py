@@ -54,13 +54,7 @@ from widen.sources.file_ranges import (
     why_unreadable,
 )
 from widen.sources.find_files import ListingOptions, choose_files, find_source, list_new_files
-from widen.sources.json_frames import (
-    JsonFiles,
-    ensure_json_options,
-    is_multi_line,
-    read_column,
-    read_json_by_spark,
-)
+from widen.sources.json_frames import JsonFiles, ensure_json_options, is_multi_line, read_column, read_json_by_spark
 from widen.sources.listing import (
     FileFormat,
     FilePath,

@@ -52,14 +52,7 @@ from widen.batches.frame_batch import (
 from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, facts_of, kinds
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
-from widen.batches.typed_frames import (
-    HEAD_RECORDS,
-    fill_voids,
-    is_untouched,
-    is_void,
-    void_fields,
-    without_voids,
-)
+from widen.batches.typed_frames import HEAD_RECORDS, fill_voids, is_untouched, is_void, void_fields, without_voids
 from widen.errors import CorruptFile, EngineUnsuitable, InvalidType, SourceContentError, WidenError
 from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile, ReadAs

@@ -38,9 +38,7 @@ from widen.json.field_rules import (
     partition_folders,
     unescape_folder,
 )
-from widen.json.observation import (
-    type_facts,
-)
+from widen.json.observation import type_facts
 from widen.model.column_path import Path, fold_path, format_path, map_children
 from widen.model.types import (
     LONG,
@@ -61,12 +59,7 @@ from widen.protocol.partition_values import HIVE_NULL
 from widen.rows.row import ColumnSlot, RecordRoute, widest_record_route
 from widen.sources.arrow_columns import Nanos
 from widen.sources.avro_columns import WITHOUT_RECURSION, find_recursion
-from widen.sources.file_ranges import (
-    can_read,
-    duplicate_fields,
-    fields_of,
-    with_field_steps,
-)
+from widen.sources.file_ranges import can_read, duplicate_fields, fields_of, with_field_steps
 from widen.sources.listing import (
     FILE_SOURCES,
     FileFormat,

@@ -26,11 +26,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.types import StructType
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
-from widen.protocol.column_mapping import (
-    CHANGE_FOLDER,
-    TrackingColumns,
-    with_change_type,
-)
+from widen.protocol.column_mapping import CHANGE_FOLDER, TrackingColumns, with_change_type
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.file_statistics import FileStatistics
 from widen.protocol.iceberg_compat import enabled_compat, stores_partition_columns

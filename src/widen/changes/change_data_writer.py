@@ -23,14 +23,7 @@ from pyroaring import BitMap64
 from widen.changes.assignment import BEFORE, ChangeKind
 from widen.changes.change_context import ChangeContext, ChangeFiles, count_deleted_rows, ensure_same_count
 from widen.errors import InvalidOption
-from widen.files.data_writer import (
-    ArrowLayout,
-    PartFile,
-    cast_batch,
-    codec_of,
-    describe_columns,
-    open_writer,
-)
+from widen.files.data_writer import ArrowLayout, PartFile, cast_batch, codec_of, describe_columns, open_writer
 from widen.files.deleted_rows import (
     FILE,
     MASK,

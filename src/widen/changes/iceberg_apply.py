@@ -41,12 +41,7 @@ from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_bitmap, without_marked
 from widen.files.iceberg_columns import LINEAGE
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, read_lineage, to_uris
-from widen.frames.physical_layout import (
-    ICEBERG,
-    breaks_a_rule,
-    fill_missing_columns,
-    has_length_rules,
-)
+from widen.frames.physical_layout import ICEBERG, breaks_a_rule, fill_missing_columns, has_length_rules
 from widen.frames.scan import location_key
 from widen.iceberg.metadata_files import has_row_lineage, live_entries
 from widen.iceberg.partitions import value_limits

@@ -25,12 +25,7 @@ from widen.changes.iceberg_apply import RowChange
 from widen.changes.iceberg_copies import HeldRows, RowSearch
 from widen.changes.iceberg_vectors import marks_rows
 from widen.changes.iceberg_write import ReplacedFiles, check_iceberg_rows, find_deleted, open_iceberg_writer
-from widen.changes.merge import (
-    MergeClause,
-    MergeDecision,
-    MergeResolution,
-    MergeSides,
-)
+from widen.changes.merge import MergeClause, MergeDecision, MergeResolution, MergeSides
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values, rows_within
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold

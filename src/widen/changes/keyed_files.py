@@ -30,17 +30,7 @@ from widen.limits import KEYED_BYTES
 from widen.log.file_list import concat_files, filter_files, from_adds, to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, select_files
-from widen.model.types import (
-    DATE,
-    STRING,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    ArrayType,
-    DataType,
-    Field,
-    MapType,
-    StructType,
-)
+from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, Field, MapType, StructType
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add, Protocol
 from widen.protocol.data_skipping import Predicate

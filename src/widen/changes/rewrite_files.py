@@ -42,14 +42,8 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import Path
 from widen.model.display import size_text
 from widen.protocol.actions import Action, Add, Remove
-from widen.protocol.column_mapping import (
-    TrackingColumns,
-    to_physical_path,
-)
-from widen.protocol.file_statistics import (
-    FileStatistics,
-    count_written_rows,
-)
+from widen.protocol.column_mapping import TrackingColumns, to_physical_path
+from widen.protocol.file_statistics import FileStatistics, count_written_rows
 from widen.protocol.parquet_files import ensure_storable
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES

@@ -41,15 +41,7 @@ from widen.changes.delta_copies import copy_without_positions
 from widen.changes.keyed_files import NewRows, RowPart, read_on_spark
 from widen.errors import EngineUnsuitable, InvalidOption, StorageError
 from widen.files.data_reader import NotLocal
-from widen.files.data_writer import (
-    PARTS,
-    PartFile,
-    TableSink,
-    codec_of,
-    to_part_rows,
-    to_partitioned_add,
-    write_rows,
-)
+from widen.files.data_writer import PARTS, PartFile, TableSink, codec_of, to_part_rows, to_partitioned_add, write_rows
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_words, without_marked
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
 from widen.limits import BROADCAST_ROWS

@@ -20,13 +20,7 @@ import msgspec
 
 from widen.data_source.batch_reader import SourceOptions
 from widen.data_source.staging import ROWS_OF_BATCH, StagedRows, StagingPlace, clear_staged
-from widen.errors import (
-    DataSourceRefused,
-    EngineUnsuitable,
-    InvalidOption,
-    MicroBatchTooLarge,
-    PostCommitFailed,
-)
+from widen.errors import DataSourceRefused, EngineUnsuitable, InvalidOption, MicroBatchTooLarge, PostCommitFailed
 from widen.files.pandas_import import without_pandas
 from widen.ingestion.commit_batch import AfterCommit, BatchRequest, commit_batch, parse_share
 from widen.ingestion.ingest_options import IngestOptions, StreamOptions

@@ -48,11 +48,7 @@ from widen.iceberg.partitions import (
 )
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, leaves
-from widen.model.types import (
-    DataType,
-    DecimalType,
-    StructType,
-)
+from widen.model.types import DataType, DecimalType, StructType
 from widen.rows.row_builder import RowCondition
 
 MAX_OPEN_FILES = 100

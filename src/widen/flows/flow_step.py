@@ -31,13 +31,7 @@ from widen.errors import (
 from widen.evolution.plan import Plan
 from widen.evolution.policy import Mode
 from widen.flows.flow_rows import FlowKeys, FlowQuery, layout_of_rows, type_features
-from widen.ingestion.commit_batch import (
-    AfterCommit,
-    BatchRequest,
-    CommitGuard,
-    commit_batch,
-    persist_if_reread,
-)
+from widen.ingestion.commit_batch import AfterCommit, BatchRequest, CommitGuard, commit_batch, persist_if_reread
 from widen.ingestion.options import parse_limits
 from widen.ingestion.result import IngestResult
 from widen.log.log_store import LogStore

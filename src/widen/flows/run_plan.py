@@ -15,14 +15,7 @@ from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption, WidenError
 from widen.evolution.plan import Plan, PlanOutcome
-from widen.flows.pipelines import (
-    PipelineStep,
-    StepKind,
-    describe_error,
-    read_pipelines,
-    select_steps,
-    step_session,
-)
+from widen.flows.pipelines import PipelineStep, StepKind, describe_error, read_pipelines, select_steps, step_session
 from widen.ingestion.ingest_options import LoadPlanOptions, RunPlanOptions
 from widen.ingestion.interval import plan
 from widen.model.argument_types import check_arguments

@@ -49,14 +49,7 @@ from widen.iceberg.column_defaults import initial_defaults, to_plain
 from widen.iceberg.metadata_files import ensure_regular, first_row_ids, translate_file_errors
 from widen.iceberg.partitions import rounded_sources
 from widen.iceberg.puffin import DELETES_FIX, read_vectors
-from widen.iceberg.scan_plan import (
-    DeleteFile,
-    DeleteKind,
-    IcebergScan,
-    ScannedFile,
-    find_applying,
-    plan_scan,
-)
+from widen.iceberg.scan_plan import DeleteFile, DeleteKind, IcebergScan, ScannedFile, find_applying, plan_scan
 from widen.iceberg.schema_conversion import ensure_names_distinct, to_readable
 from widen.limits import BROADCAST_ROWS, DRIVER_SCHEMAS, EQUALITY_BYTES
 from widen.log.log_store import LogStore, percent_encode

@@ -12,17 +12,7 @@ from dataclasses import dataclass, replace
 
 from widen.files.scan_groups import ScanGroup, ScanPlan
 from widen.model.column_path import Path, fields, is_struct_path, leaves, map_fields, replace_type
-from widen.model.types import (
-    DOUBLE,
-    FLOAT,
-    STRING,
-    VOID,
-    DataType,
-    Field,
-    StructType,
-    quote_name,
-    similarity_key,
-)
+from widen.model.types import DOUBLE, FLOAT, STRING, VOID, DataType, Field, StructType, quote_name, similarity_key
 from widen.protocol.column_mapping import physical_name
 from widen.protocol.column_metadata import COLLATIONS, char_lengths, respell_declared
 from widen.spark.spark_types import Column, F, as_nullable, to_spark, type_to_spark, visible_schema

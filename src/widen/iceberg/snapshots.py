@@ -18,14 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widen.errors import (
-    CorruptFile,
-    CorruptLog,
-    CorruptMetadata,
-    FileMissing,
-    OptionConflict,
-    VersionNotFound,
-)
+from widen.errors import CorruptFile, CorruptLog, CorruptMetadata, FileMissing, OptionConflict, VersionNotFound
 from widen.evolution.schema_changes import EVENTS, ChangeReason, recorded_reasons
 from widen.iceberg import properties as names
 from widen.iceberg.metadata_files import ensure_regular, live_entries, translate_file_errors

@@ -53,15 +53,7 @@ from widen.sources.listing import hash_files, to_paths, unchanged_files
 from widen.sources.memory_source import HeldSource, Nan, StagedSource, StagingOptions, staged_source
 from widen.sources.places import to_local
 from widen.sources.remote_files import is_store_folder, is_store_url
-from widen.spark.engine import (
-    READS,
-    SOURCE_OPTIONS,
-    Session,
-    is_local,
-    open_session,
-    open_session_here,
-    require_spark,
-)
+from widen.spark.engine import READS, SOURCE_OPTIONS, Session, is_local, open_session, open_session_here, require_spark
 from widen.spark.session import with_store_settings
 from widen.spark.spark_types import DataFrame
 from widen.targets.table_format import IngestTarget, TransactionId, after_commit

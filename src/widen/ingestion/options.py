@@ -37,15 +37,7 @@ from widen.ingestion.ingest_options import KeyOptions, PolicyOptions, TableOptio
 from widen.ingestion.toml_files import read_toml
 from widen.json.dialect import DIALECTS, Dialect, build_dialect
 from widen.json.document import corrupt_words
-from widen.json.envelope import (
-    ENVELOPES,
-    POSITION,
-    UNCHANGED,
-    UPDATE_DESCRIPTION,
-    Envelope,
-    EventForm,
-    Operation,
-)
+from widen.json.envelope import ENVELOPES, POSITION, UNCHANGED, UPDATE_DESCRIPTION, Envelope, EventForm, Operation
 from widen.json.observation import Observation, RecordPosition, position_text
 from widen.json.record_path import ALL, RecordPath, parse_record_path
 from widen.json.time_spellings import TimeSpelling, parse_zone

@@ -10,14 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from widen.errors import (
-    CorruptLog,
-    FileMissing,
-    OptionConflict,
-    TableNotFound,
-    VersionNotFound,
-    WidenError,
-)
+from widen.errors import CorruptLog, FileMissing, OptionConflict, TableNotFound, VersionNotFound, WidenError
 from widen.log.commit_files import (
     DOMAIN,
     IN_COMMIT_TIMESTAMP,

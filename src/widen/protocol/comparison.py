@@ -24,17 +24,7 @@ from functools import reduce
 from typing import TypeAlias, TypeGuard
 
 from widen.model.column_path import Path
-from widen.model.types import (
-    DATE,
-    DOUBLE,
-    FLOAT,
-    TIMESTAMP,
-    TIMESTAMP_NTZ,
-    VOID,
-    DataType,
-    DecimalType,
-    plain_name,
-)
+from widen.model.types import DATE, DOUBLE, FLOAT, TIMESTAMP, TIMESTAMP_NTZ, VOID, DataType, DecimalType, plain_name
 from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, Or, Predicate, UnknownPredicate
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
 

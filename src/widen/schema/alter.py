@@ -59,11 +59,7 @@ from widen.protocol.table_features import (
     supported_features,
     with_features,
 )
-from widen.protocol.table_properties import (
-    ENABLE_TYPE_WIDENING,
-    widens_when_needed,
-    with_type_widening,
-)
+from widen.protocol.table_properties import ENABLE_TYPE_WIDENING, widens_when_needed, with_type_widening
 from widen.protocol.type_widening import record_type_changes
 from widen.schema import operations as op
 from widen.schema.checks import ensure_operation_allowed, ensure_type_widening_supported

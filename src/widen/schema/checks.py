@@ -53,14 +53,7 @@ from widen.model.types import (
     name_keys,
 )
 from widen.protocol import iceberg_compat
-from widen.protocol.column_mapping import (
-    CHANGE_TYPE,
-    COMMIT_TIMESTAMP,
-    COMMIT_VERSION,
-    MODE,
-    NONE,
-    to_physical_path,
-)
+from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, MODE, NONE, to_physical_path
 from widen.protocol.column_metadata import (
     DEFAULT,
     Identity,

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InternalError, JobFailed, WidenError
 from widen.sources.find_files import ANY_SIZE, BatchSize, FileTable, list_local_table
-from widen.sources.listing import (
-    SourceFile,
-    as_literal,
-    list_source_files,
-    to_source_error,
-)
+from widen.sources.listing import SourceFile, as_literal, list_source_files, to_source_error
 from widen.sources.places import expand_local
 from widen.spark.engine import Session
 from widen.spark.errors import to_error_text, translate_spark_errors

@@ -8,26 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice, pairwise, permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from widen.proof.canonical import (
-    Form,
-    digest,
-)
-from widen.verification.key_reader import (
-    BROKEN,
-    KeyReader,
-    without_origin,
-)
-from widen.verification.records import (
-    CONVERTED,
-    DIGEST,
-    FORM,
-    PLACE,
-    VALUES,
-)
+from widen.proof.canonical import Form, digest
+from widen.verification.key_reader import BROKEN, KeyReader, without_origin
+from widen.verification.records import CONVERTED, DIGEST, FORM, PLACE, VALUES
 
 RECORD, QUARANTINED, BEFORE, AFTER, DELETED, LISTED, OTHERS, UNCHOSEN = range(8)
 """What a row of the proof is about; keys are `DELETED` in the version before, and `LISTED` as such in the new one."""
@@ -48,6 +35,15 @@ UNTIL = "until"
 
 
 TOTALS = ("records", "values", "exact", "converted", "lost", "extra")
+
+
+class _RowsOfKey(NamedTuple):
+    """What the judgement of a key looks at: records of the batch, rows of both versions, and remembered deletions."""
+
+    records: Sequence[Mapping[str, Any]]
+    before: Sequence[Mapping[str, Any]]
+    after: Sequence[Mapping[str, Any]]
+    deleted: Sequence[Mapping[str, Any]]
 
 
 def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -76,7 +72,7 @@ def judge_key(reader: KeyReader, key: bytes | None, rows: Sequence[Mapping[str, 
     is_right = True
     if key is not None:
         deleted = found.get(DELETED, [])
-        is_right = _has_newest(reader, staying, before, after, deleted, totals, lost)
+        is_right = _has_newest(reader, _RowsOfKey(staying, before, after, deleted), totals, lost)
         # Rows may keep fields of rows from before a column, but a load puts no further ones into the wrong columns.
         fields, known = (
             {each for row in rows for each in (row[MISPLACED] or "").split("\0")} for rows in (after, before)
@@ -127,24 +123,17 @@ def _count_kept(totals: dict[str, int], row: Mapping[str, Any], others: int = 0)
     totals["exact"] += values - converted
 
 
-def _has_newest(
-    reader: KeyReader,
-    records: Sequence[Mapping[str, Any]],
-    before: Sequence[Mapping[str, Any]],
-    after: Sequence[Mapping[str, Any]],
-    deleted: Sequence[Mapping[str, Any]],
-    totals: dict[str, int],
-    lost: list[Mapping[str, Any]],
-) -> bool:
+def _has_newest(reader: KeyReader, given: _RowsOfKey, totals: dict[str, int], lost: list[Mapping[str, Any]]) -> bool:
     """Return whether a key has the row that it must have, or no row if it must have no row."""
+    records, before, after, deleted = given
     if reader.rules.history:
-        return _has_versions(reader, records, before, after, deleted, totals, lost)
+        return _has_versions(reader, given, totals, lost)
     was, now = Counter(row[DIGEST] for row in before), Counter(row[DIGEST] for row in after)
     if not records:
         return was == now
     forms = (msgspec.msgpack.decode(row[FORM]) for row in records if reader.rules.has_unchanged)
     if reader.rules.keeps_missing or any(map(reader.depends_on_rows, forms)):
-        return _has_merged(reader, records, before, after, deleted, totals)
+        return _has_merged(reader, given, totals)
     if reader.family:
         events = [*records, *before, *deleted]
         top = max(reader.order(row[SEQUENCE]) for row in events)
@@ -175,16 +164,9 @@ def _has_newest(
     return is_right
 
 
-def _has_versions(
-    reader: KeyReader,
-    records: Sequence[Mapping[str, Any]],
-    before: Sequence[Mapping[str, Any]],
-    after: Sequence[Mapping[str, Any]],
-    deleted: Sequence[Mapping[str, Any]],
-    totals: dict[str, int],
-    lost: list[Mapping[str, Any]],
-) -> bool:
+def _has_versions(reader: KeyReader, given: _RowsOfKey, totals: dict[str, int], lost: list[Mapping[str, Any]]) -> bool:
     """Return whether a key has the versions that its events lead to, each until the next event."""
+    records, before, after, deleted = given
     if not records:
         was, now = (Counter((row[DIGEST], row[UNTIL], row[SINCE]) for row in rows) for rows in (before, after))
         return was == now
@@ -273,15 +255,9 @@ _MAX_TRIES = 1_000
 """The maximum number of orders that are tried for records of one sequence."""
 
 
-def _has_merged(
-    reader: KeyReader,
-    records: Sequence[Mapping[str, Any]],
-    before: Sequence[Mapping[str, Any]],
-    after: Sequence[Mapping[str, Any]],
-    deleted: Sequence[Mapping[str, Any]],
-    totals: dict[str, int],
-) -> bool:
+def _has_merged(reader: KeyReader, given: _RowsOfKey, totals: dict[str, int]) -> bool:
     """Return whether a key has the row that its partial records lead to, on top of the row before."""
+    records, before, after, deleted = given
     start = max((reader.order(row[SEQUENCE]) for row in (*before, *deleted)), default=None)
     groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in records:

@@ -28,15 +28,7 @@ from widen.evolution.policy import Policy
 from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import FileScan, NotLocal, find_leaf
 from widen.model.column_path import Path, find_field, fold_path
-from widen.model.types import (
-    BYTE,
-    INTEGER,
-    LONG,
-    SHORT,
-    STRING,
-    DataType,
-    StructType,
-)
+from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, DataType, StructType
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
@@ -83,17 +75,7 @@ from widen.verification.keyed_proof_frames import (
     find_misplaced,
     quarantined_rows,
 )
-from widen.verification.records import (
-    CONVERTED,
-    DIGEST,
-    FORM,
-    MAX_SHOWN,
-    PLACE,
-    VALUES,
-    RecordForm,
-    Side,
-    Verification,
-)
+from widen.verification.records import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, VALUES, RecordForm, Side, Verification
 
 _BATCH_ROWS = 10_000
 _DEPENDS = "depends"

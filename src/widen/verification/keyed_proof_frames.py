@@ -30,29 +30,12 @@ from widen.log.file_list import concat_files, from_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import new_snapshot
 from widen.model.schema_json import to_json
-from widen.model.types import (
-    STRING,
-    ArrayType,
-    DataType,
-    DecimalType,
-    Field,
-    MapType,
-    StructType,
-    quote_name,
-)
-from widen.proof.canonical import (
-    Form,
-    count_form,
-    digest,
-    encode_form,
-)
+from widen.model.types import STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
+from widen.proof.canonical import Form, count_form, digest, encode_form
 from widen.proof.deletion_lists import KEY as LISTED_KEY
 from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing
 from widen.proof.row_reader import RowReader
-from widen.proof.rules import (
-    ColumnsByKey,
-    source_columns_by_key,
-)
+from widen.proof.rules import ColumnsByKey, source_columns_by_key
 from widen.proof.source_reader import SourceReader
 from widen.protocol.actions import Add, Metadata, Protocol
 from widen.protocol.table_configuration import TableConfiguration

@@ -30,14 +30,7 @@ from widen.json.document import BOM
 from widen.json.record_path import RecordPath
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.types import StructType
-from widen.proof.canonical import (
-    EXTENSION_MARK,
-    EncodedRecord,
-    Form,
-    count_values,
-    digest,
-    find_differences,
-)
+from widen.proof.canonical import EXTENSION_MARK, EncodedRecord, Form, count_values, digest, find_differences
 from widen.proof.json_reader import split_into_parts, split_lines
 from widen.proof.nested_records import all_nested_texts, read_nested_file
 from widen.proof.proof_files import (

@@ -170,13 +170,13 @@ class KeyCodes:
     @staticmethod
     def of(columns: Sequence[pa.Array]) -> tuple[KeyCodes, pa.Array]:
         """Return the lookup for other keys, and the numbers of the given ones."""
-        values = tuple(map(pc.unique, columns))
-        codes, pairs = pc.index_in(columns[0], value_set=values[0]), []
-        for column, distinct in zip(columns[1:], values[1:], strict=True):
-            pair = _pair(codes, pc.index_in(column, value_set=distinct), len(distinct))
-            pairs.append(pc.unique(pair))
-            codes = pc.index_in(pair, value_set=pairs[-1])
-        return KeyCodes(values, tuple(pairs)), codes.cast(pa.int64())
+        each = [column.dictionary_encode() for column in columns]
+        codes, pairs = each[0].indices, []
+        for other in each[1:]:
+            pair = _pair(codes, other.indices, len(other.dictionary)).dictionary_encode()
+            pairs.append(pair.dictionary)
+            codes = pair.indices
+        return KeyCodes(tuple(other.dictionary for other in each), tuple(pairs)), codes.cast(pa.int64())
 
     @property
     def count(self) -> int:

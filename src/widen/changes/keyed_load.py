@@ -10,11 +10,11 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -334,13 +334,37 @@ def _find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[A
 
 
 def _find_in_files(plan: KeyPlan, codes: KeyCodes, files: Sequence[Add], first: int) -> Iterator[pa.Table]:
-    for number, add in enumerate(files, first):
-        for positions, rows in plan.scan.read_located(add):
-            found = one_array(codes.find(list(plan.keys_of(rows).values())))
-            if found.null_count < len(found):
-                is_found = found.is_valid()
+    located = ((number, *rows) for number, add in enumerate(files, first) for rows in plan.scan.read_located(add))
+    for parts in _group_rows(located, codes.count):
+        keys = pa.concat_tables(pa.table(plan.keys_of(rows)) for _, _, rows in parts)
+        found, start = one_array(codes.find(keys.columns)), 0
+        for number, positions, rows in parts:
+            code = found.slice(start, len(rows))
+            start += len(rows)
+            if code.null_count < len(code):
+                is_found = code.is_valid()
                 own = plan.row_columns(number, positions.filter(is_found), rows.filter(is_found))
-                yield own.append_column("code", found.drop_null())
+                yield own.append_column("code", code.drop_null())
+
+
+LocatedRows: TypeAlias = tuple[int, pa.Array, pa.Table]
+"""The number of a file, and positions and rows of it."""
+
+
+def _group_rows(located: Iterable[LocatedRows], count: int) -> Iterator[list[LocatedRows]]:
+    """Return rows in groups of at least a number of rows; the last one may have fewer.
+
+    Arrow makes a hash table of the keys of the batch for each search, so that many keys are sought in many rows at once.
+    """
+    group, size = list[LocatedRows](), 0
+    for each in located:
+        group.append(each)
+        size += len(each[2])
+        if size >= count:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _find_task(

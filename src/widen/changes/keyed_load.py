@@ -354,7 +354,7 @@ LocatedRows: TypeAlias = tuple[int, pa.Array, pa.Table]
 def _group_rows(located: Iterable[LocatedRows], count: int) -> Iterator[list[LocatedRows]]:
     """Return rows in groups of at least a number of rows; the last one may have fewer.
 
-    Arrow makes a hash table of the keys of the batch for each search, so that many keys are sought in many rows at once.
+    Arrow makes a hash table of the keys of the batch for each search; a search of many rows makes it once.
     """
     group, size = list[LocatedRows](), 0
     for each in located:

@@ -71,12 +71,8 @@ def alter(
         return
     turned_on, facts = _turned_on(opened, operations)
     before = opened.version
-    session = (
-        output.spark_session("it evaluates a rule or a default on the rows")
-        if default is not None or nullable is False
-        else None
-    )
-    changed = opened.change_columns(operations, spark=session)
+    with output.explain_start():
+        changed = opened.change_columns(operations)
     report_change(before, changed, json=call.json, done=turned_on, facts=facts)
 
 

@@ -1,4 +1,4 @@
-"""Checks of rows: over all rows of a table with Spark, and of new rows with Arrow where a condition is plain enough.
+"""Checks of the rows of a table, with Arrow where they are few and a condition is plain enough, else with Spark.
 
 Source: Delta Lake's ADD CONSTRAINT and SYNC IDENTITY, which read every row. Delta Lake supports SET NOT NULL only for
 new tables; Widen checks the rows.
@@ -7,9 +7,12 @@ new tables; Widen checks the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from widen.errors import (
     ConstraintNotBoolean,
@@ -22,10 +25,16 @@ from widen.errors import (
     NullsInColumn,
     WidenError,
 )
+from widen.errors.tables import first_line
+from widen.files.arrow_types import one_array
+from widen.files.data_reader import NotLocal, find_leaf, plan_local_scan
+from widen.files.expressions import plain_sql, plan_condition
 from widen.frames.scan import read_snapshot
-from widen.log.log_store import LogStore
+from widen.limits import CHANGED_BYTES
+from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path, resolve
+from widen.model.display import size_text
 from widen.model.types import VOID, Field, StructType
 from widen.protocol.column_metadata import (
     DEFAULT,
@@ -38,22 +47,24 @@ from widen.protocol.column_metadata import (
 from widen.schema.alter import apply_operations
 from widen.schema.growth import can_assign
 from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull, row_checks
-from widen.schema.table_state import is_constant
+from widen.schema.table_state import is_constant, referenced_columns
+from widen.spark.engine import READS, Session, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
-from widen.spark.expression import ensure_deterministic_condition, to_column, translate_analysis_errors
-from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
+from widen.spark.expression import ensure_deterministic_condition, translate_analysis_errors
+from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
+
+_T = TypeVar("_T")
 
 CHECKED_ROWS = "numCheckedRows"
 """The metric of a commit that says how many rows were read to check its operations."""
 
 
-def check_operations(
-    spark: SparkSession, store: LogStore, snapshot: Snapshot, operations: Sequence[Operation]
-) -> dict[str, int]:
-    """Check operations with Spark: that it accepts the defaults, and that all rows allow the rest.
+def check_operations(session: Session, snapshot: Snapshot, operations: Sequence[Operation]) -> dict[str, int]:
+    """Check operations: that Spark accepts the defaults, and that all rows allow the rest.
 
     Args:
-        snapshot: The version whose rows are read, in one job; none starts if no operation requires it.
+        session: Reads the rows in this process, if they are few and Arrow evaluates the conditions, or in a Spark job.
+        snapshot: The version whose rows are read.
         operations: The operations to commit. They are allowed by the schema.
 
     Returns:
@@ -61,51 +72,88 @@ def check_operations(
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
     if defaults:
+        spark = require_spark(session, "it evaluates a default")
         ensure_defaults(spark, defaults, apply_operations(snapshot.schema, operations))
     checked = row_checks(operations)
     if not checked:
         return {}
-    rows = read_snapshot(spark, store, snapshot)
-    checks = [_ROW_CHECKS[type(operation)](rows, operation) for operation in checked]
-    with translate_spark_errors():
-        total, *counts = rows.agg(F.count("*"), *(F.count_if(check.violation) for check in checks)).collect()[0]
-    for check, count in zip(checks, counts, strict=True):
+    total, *counts = _here_or_on_spark(
+        session, lambda: _count_here(snapshot, checked), lambda spark: _count_on_spark(spark, snapshot, checked)
+    )
+    for operation, count in zip(checked, counts, strict=True):
         if count:
-            raise check.error(count)
-    return {CHECKED_ROWS: int(total)}
+            raise _violation(operation, count)
+    return {CHECKED_ROWS: total}
 
 
-@dataclass(frozen=True, slots=True)
-class _RowCheck:
-    """A check of every row.
+def _condition(operation: Operation) -> str:
+    """Return the condition that every row must fulfil, in SQL."""
+    if isinstance(operation, AddConstraint):
+        return operation.expression
+    assert isinstance(operation, SetNotNull)
+    return f"{format_path(operation.path)} IS NOT NULL"
 
-    Args:
-        violation: The condition of rows that do not allow the operation.
-        error: The error to raise, given how many rows do not.
+
+def _violation(operation: Operation, rows: int) -> WidenError:
+    if isinstance(operation, AddConstraint):
+        return ConstraintViolated(name=operation.name, expression=operation.expression, rows=rows)
+    assert isinstance(operation, SetNotNull)
+    return NullsInColumn(column=format_path(operation.path), rows=rows)
+
+
+# The next write would refuse a row where a condition is null, so such rows count as violations.
+
+
+def _count_on_spark(spark: SparkSession, snapshot: Snapshot, operations: Sequence[Operation]) -> list[int]:
+    """Return how many rows there are, and how many break each operation's condition."""
+    rows = read_snapshot(spark, snapshot.store, snapshot)
+    for operation in operations:
+        if isinstance(operation, AddConstraint):
+            _ensure_condition(rows, operation)
+    broken = [~F.coalesce(F.expr(_condition(operation)), F.lit(0) == F.lit(1)) for operation in operations]
+    with translate_spark_errors():
+        return list(map(int, rows.agg(F.count("*"), *map(F.count_if, broken)).collect()[0]))
+
+
+def _count_here(snapshot: Snapshot, operations: Sequence[Operation]) -> list[int]:
+    """Return the same, counted with Arrow.
+
+    Raises:
+        NotLocal: only Spark reads the rows, or evaluates a condition.
     """
-
-    violation: Column
-    error: Callable[[int], WidenError]
-
-
-def _check_no_nulls(_: DataFrame, operation: SetNotNull) -> _RowCheck:
-    column = format_path(operation.path)
-    return _RowCheck(F.col(column).isNull(), lambda count: NullsInColumn(column=column, rows=count))
-
-
-def _check_constraint(rows: DataFrame, operation: AddConstraint) -> _RowCheck:
-    name, expression = operation.name, operation.expression
-    _ensure_condition(rows, operation)
-    # The next write would refuse a row where the condition is null, so it is also a violation here.
-    holds = F.coalesce(to_column(expression), F.lit(0) == F.lit(1))
-    return _RowCheck(~holds, lambda count: ConstraintViolated(name=name, expression=expression, rows=count))
+    texts = [plain_sql(_condition(operation)) for operation in operations]
+    tests = [plan_condition(text, snapshot.schema) for text in texts]
+    counts = [0] * (1 + len(texts))
+    names = {path[0] for text in texts for path in referenced_columns(text, snapshot.schema)}
+    for positions, rows in _read_here(snapshot, names):
+        counts[0] += len(positions)
+        for number, test in enumerate(tests, 1):
+            counts[number] += len(positions) - one_array(test(rows)).true_count
+    return counts
 
 
-_ROW_CHECKS: Mapping[type[Operation], Callable[[DataFrame, Any], _RowCheck]] = {
-    SetNotNull: _check_no_nulls,
-    AddConstraint: _check_constraint,
-}
-"""How rows are checked for each operation that requires it, see `widen.schema.operations`."""
+def _read_here(snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[pa.Array, pa.Table]]:
+    """Yield rows with some columns, and their positions in their file."""
+    files = snapshot.files()
+    size = pc.sum(files["size_bytes"]).as_py() or 0
+    if size > CHANGED_BYTES:
+        raise NotLocal(f"its files have {size_text(size)}, more than {size_text(CHANGED_BYTES)}")
+    columns = StructType(tuple(field for field in snapshot.schema if field.name in names))
+    scan = replace(plan_local_scan(snapshot), schema=columns)
+    try:
+        for add in to_adds(files):
+            yield from scan.read_located(add)
+    except pa.ArrowException as error:
+        raise NotLocal(first_line(error)) from error
+
+
+def _here_or_on_spark(session: Session, here: Callable[[], _T], on_spark: Callable[[SparkSession], _T]) -> _T:
+    if is_local(session):
+        try:
+            return here()
+        except (NotLocal, pa.ArrowException) as error:
+            session = require_spark(session, first_line(error))
+    return on_spark(require_spark(session, READS))
 
 
 def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
@@ -166,18 +214,26 @@ def _ensure_short_enough(spark: SparkSession, default: SetDefault, schema: Struc
         raise InvalidDefault(column=format_path(default.path), expression=default.expression, reason=reason)
 
 
-def column_bound(
-    spark: SparkSession, store: LogStore, snapshot: Snapshot, path: Path, *, is_lowest: bool
-) -> int | None:
+def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:
     """Return the highest or the lowest value of an integer column; None if the column has no values.
 
     Args:
         is_lowest: Whether to return the lowest value.
     """
-    column = F.col(format_path(path))
-    with translate_spark_errors():
-        bound = read_snapshot(spark, store, snapshot).agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
-    return None if bound is None else int(bound)
+
+    def find_here() -> int | None:
+        bounds = (pc.min_max(find_leaf(rows, path)).as_py() for _, rows in _read_here(snapshot, {path[0]}))
+        found = [each["min" if is_lowest else "max"] for each in bounds if each["max"] is not None]
+        return (min if is_lowest else max)(found, default=None)
+
+    def find_on_spark(spark: SparkSession) -> int | None:
+        column = F.col(format_path(path))
+        rows = read_snapshot(spark, snapshot.store, snapshot)
+        with translate_spark_errors():
+            bound = rows.agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
+        return None if bound is None else int(bound)
+
+    return _here_or_on_spark(session, find_here, find_on_spark)
 
 
 # Check the expressions of defaults and generated columns of a new table.

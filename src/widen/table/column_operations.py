@@ -148,7 +148,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
 
         Args:
             column: The column.
-            spark: The session that reads rows; by default the active one, else a local one.
+            spark: The session that reads rows; by default the active one, else a local one, and only if it is needed.
 
         Raises:
             ColumnRefused: a subclass: the column does not exist, or it is not an identity column.
@@ -159,14 +159,13 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Source: PROTOCOL.md#identity-columns; Delta Lake's SYNC IDENTITY.
         """
         from widen.frames.row_checks import column_bound
-        from widen.spark.engine import find_session
+        from widen.spark.engine import open_session
 
         path, _ = resolve(self.refresh()._snapshot.schema, to_path(column))
         identity = identity_at(self._snapshot.schema, path)
-        session = find_session(spark, "it looks for the highest value")
-        last = column_bound(session, self._store, self._snapshot, path, is_lowest=identity.step < 0)
+        last = column_bound(open_session(spark), self._snapshot, path, is_lowest=identity.step < 0)
         mark = synchronize_high_water_mark(identity, last)
-        return self if mark is None else self.change_columns([SyncIdentity(path, mark)], spark=session)
+        return self if mark is None else self.change_columns([SyncIdentity(path, mark)], spark=spark)
 
     @check_arguments
     def add_constraint(self, name: str, condition: str, *, spark: SparkSession | None = None) -> Self:
@@ -175,7 +174,7 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         Args:
             name: The name of the constraint; not case-sensitive.
             condition: The condition in SQL, e.g. ``"total >= 0"``; rows where it is null violate it.
-            spark: The session that reads rows; by default the active one, else a local one.
+            spark: The session that reads rows; by default the active one, else a local one, and only if it is needed.
 
         Raises:
             ConstraintRefused: a subclass: the name or the condition cannot be used, or rows violate it.
@@ -243,10 +242,9 @@ class ColumnChangesMixin(ColumnMethodsMixin, TableVersion):
         operations, metrics = change.operations, {}
         if needs_spark(operations):
             from widen.frames.row_checks import check_operations
-            from widen.spark.engine import find_session
+            from widen.spark.engine import open_session
 
-            session = find_session(spark, "it evaluates a rule or a default on the rows")
-            metrics = check_operations(session, self._store, self._snapshot, operations)
+            metrics = check_operations(open_session(spark), self._snapshot, operations)
         return self._at(
             commit(
                 self._store,

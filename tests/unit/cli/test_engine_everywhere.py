@@ -26,7 +26,7 @@ WORKS = ""
 FLOWS = "flows run on it"
 SESSION = "it works on a session of Spark"
 MAPPING = "delta.columnMapping.mode"
-CHECKS_ROWS = "it evaluates a rule or a default on the rows"
+DEFAULT = "it evaluates a default"
 FOLDS = "it converts the values of a column"
 COMPARES = "it compares the values of two columns"
 RETURNS = "it returns a DataFrame of Spark"
@@ -73,9 +73,9 @@ COMMANDS: Mapping[str, str] = {
     f"read n.T {ICEBERG} --row-lineage": "it reads row ids",
     "explain U8": WORKS,
     "alter W v --comment c": WORKS,
-    "alter W v --not-null": CHECKS_ROWS,
+    "alter W v --not-null": WORKS,
     "alter W added --add --type int": WORKS,
-    "alter W added --add --type int --default 1": CHECKS_ROWS,
+    "alter D id --default 1": DEFAULT,
     f"alter n.T v --comment c {ICEBERG}": WORKS,
     "properties W --set delta.checkpointInterval=5": WORKS,
     "properties M --set delta.columnMapping.mode=none": WORKS,
@@ -124,8 +124,10 @@ COMMANDS: Mapping[str, str] = {
     "sql 'VACUUM delta.`T` DRY RUN'": WORKS,
     "sql 'RESTORE TABLE delta.`W` TO VERSION AS OF 0'": WORKS,
     "sql 'ALTER TABLE delta.`T` ADD COLUMNS (c int)'": WORKS,
-    "sql 'ALTER TABLE delta.`T` ALTER COLUMN id SET NOT NULL'": CHECKS_ROWS,
-    "sql 'ALTER TABLE delta.`T` ADD CONSTRAINT c CHECK (id > 0)'": CHECKS_ROWS,
+    "sql 'ALTER TABLE delta.`T` ALTER COLUMN id SET NOT NULL'": WORKS,
+    "sql 'ALTER TABLE delta.`T` ADD CONSTRAINT c CHECK (id > 0)'": WORKS,
+    "sql 'ALTER TABLE delta.`T` ADD CONSTRAINT c CHECK (hash(id) > 0)'": "it evaluates HASH(id)",
+    "sql 'ALTER TABLE delta.`N` ALTER COLUMN number SYNC IDENTITY'": WORKS,
     f"sql 'SELECT id FROM n.T' {ICEBERG}": WORKS,
     f"sql 'SELECT max(id) FROM n.T' {ICEBERG}": "it evaluates MAX(id)",
     f"sql 'DELETE FROM n.T WHERE id = 1' {ICEBERG}": WORKS,
@@ -191,10 +193,11 @@ BOTH = (
 
 DELTA = (
     *BOTH,
-    Call("add_constraint", lambda table: table.add_constraint("c", "id > 0"), CHECKS_ROWS),
+    Call("add_constraint", lambda table: table.add_constraint("c", "id > 0")),
+    Call("add_constraint", lambda table: table.add_constraint("c", "hash(id) > 0"), "it evaluates HASH(id)"),
     Call("add_feature", lambda table: table.add_feature("deletionVectors")),
-    Call("alter_column", lambda table: table.alter_column("id", nullable=False), CHECKS_ROWS),
-    Call("alter_columns", lambda table: table.alter_columns({"id": {"nullable": False}}), CHECKS_ROWS),
+    Call("alter_column", lambda table: table.alter_column("id", nullable=False)),
+    Call("alter_columns", lambda table: table.alter_columns({"id": {"nullable": False}})),
     Call("changes", lambda table: table.changes(0), RETURNS),
     Call("cluster_by", lambda table: table.cluster_by("id")),
     Call("drop_constraint", lambda table: table.drop_constraint("c", if_exists=True)),
@@ -210,7 +213,7 @@ DELTA = (
     Call("rewrite", lambda table: table.rewrite(), on="W"),
     Call("rewrite", lambda table: table.rewrite(clear_history=True), on="W"),
     Call("set_properties", lambda table: table.set_properties({MAPPING: "none"}), on="M"),
-    Call("sync_identity", lambda table: table.sync_identity("number"), "it looks for the highest value", on="N"),
+    Call("sync_identity", lambda table: table.sync_identity("number"), on="N"),
     Call("to_arrow", lambda table: table.to_arrow()),
     Call("to_arrow", lambda table: table.to_arrow("hash(id) = 1"), "it evaluates HASH(id)"),
     Call("to_pandas", lambda table: table.to_pandas()),
@@ -264,8 +267,8 @@ def make_tables() -> None:
     """Make tables in the current folder, those of Iceberg in the catalog c.db.
 
     T has a second column, W one that was widened, M mapped columns, V a deletion vector, N an identity column, K rows
-    by key, P partitions, and A two columns of arrays. C can be mirrored, sorted is an Iceberg table with a sort order,
-    and Q is the quarantine of R.
+    by key, P partitions, and A two columns of arrays. D may have defaults, C can be mirrored, sorted is an Iceberg
+    table with a sort order, and Q is the quarantine of R.
     """
     lines = {"a": '{"id": 1, "v": 1}', "b": '{"id": 2, "v": 2}', "t": '{"id": 2, "v": "a"}', "w": '{"id": 2, "v": 0.5}'}
     Path("in").mkdir()
@@ -283,6 +286,7 @@ def make_tables() -> None:
     vectors = {"delta.enableDeletionVectors": "true", "delta.enableTypeWidening": "true"}
     widen.create_table("V", "id int, v int", properties=vectors)
     widen.create_table("P", "id int, p int", partition_by=["p"])
+    widen.create_table("D", "id int", properties={"delta.feature.allowColumnDefaults": "supported"})
     widen.create_table("C", "id int", properties={"delta.enableIcebergCompatV2": "true", MAPPING: "name"})
     for name, sources in {"T": "at", "W": "aw", "M": "a", "P": "pp"}.items():
         for source in sources:

@@ -11,7 +11,7 @@ import widen
 from support.command_line import run
 from widen.spark import engine, session
 
-NEEDS = ("report T --scan", "fold T v_string", "alter T v --not-null")
+NEEDS = ("report T --scan", "fold T v_string", "fold T v_string --dry-run")
 """Commands that need Spark."""
 
 

@@ -220,7 +220,8 @@ class _Console(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments, with escape sequences in texts made visible."""
         for part in super().render(renderable, options):
-            yield part if part.control else Segment(printable_lines(part.text), part.style)
+            is_safe = part.control or part.text.isprintable()
+            yield part if is_safe else Segment(printable_lines(part.text), part.style)
 
     def on_broken_pipe(self) -> None:
         """Raise the error again; the base class would exit."""

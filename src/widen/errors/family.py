@@ -154,6 +154,8 @@ def printable(text: str) -> str:
         >>> printable("a\tb")
         'a\\tb'
     """
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 

@@ -356,7 +356,8 @@ def field_names(schema: StructType, policy: Policy) -> FieldNames | None:
 
 def match_names(policy: Policy, schema: StructType | None) -> Policy:
     """Return a policy whose rules name the fields of a table as its columns do."""
-    if schema is None:
+    names_any = policy.named_fields or policy.excluded or policy.masked or policy.included
+    if schema is None or not names_any:
         return policy
     return with_paths(policy, find_field_names(schema, in_any_case=policy.matches_any_case).path)
 
@@ -447,7 +448,7 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
     root = _RuleNode()
     for column in schema:
         if role_of(column) is None:
-            _add_column_rules(root.at((source_key(column),)), column, keeps_forms=keeps_forms)
+            _add_column_rules(root, column, keeps_forms=keeps_forms)
     for source, pin in policy.pins.items():
         if isinstance(pin, TextForm):
             root.at(source).take = FieldRule.AS_IS if keeps_forms else _FIELD_RULE[pin]
@@ -626,14 +627,17 @@ class _HiddenNode:
 _NOTHING_HIDDEN = _HiddenNode()
 
 
-def _add_column_rules(node: _RuleNode, column: Field, *, keeps_forms: bool) -> None:
-    form = column.metadata.get(FORM)
-    if form is not None and not keeps_forms:
-        node.take = _FIELD_RULE[TextForm(form)]
+def _add_column_rules(above: _RuleNode, column: Field, *, keeps_forms: bool) -> None:
+    form = None if keeps_forms else column.metadata.get(FORM)
     leaf, maps = _inside(column.type)
+    if form is None and not maps and not isinstance(leaf, StructType):
+        return  # the field inherits its rules
+    node = above.at((source_key(column),))
+    if form is not None:
+        node.take = _FIELD_RULE[TextForm(form)]
     node.maps = max(node.maps, maps)
     for item in leaf if isinstance(leaf, StructType) else ():
-        _add_column_rules(node.at((source_key(item),)), item, keeps_forms=keeps_forms)
+        _add_column_rules(node, item, keeps_forms=keeps_forms)
 
 
 def _add_pin_rules(node: _RuleNode, data_type: DataType) -> None:

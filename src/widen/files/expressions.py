@@ -128,8 +128,12 @@ def query_files(
     counts = [isinstance(node, sql.Count) for _, node in chosen]
     if any(counts) and not all(counts):
         raise NotLocal("it counts beside other columns")
-    columns = chosen or [(each.name, _column_of(each.name)) for each in scope.columns.values()]
-    if len({name_key(name) for name, _ in columns}) < len(columns):
+    names = [name for name, _ in chosen] or [each.name for each in scope.columns.values()]
+    # Thousands of columns as they are need no expression each.
+    evaluate = partial(_take_columns, scope)
+    if chosen or unified:
+        evaluate = partial(_evaluate_all, scope, chosen or [(name, _column_of(name)) for name in names])
+    if len({*map(name_key, names)}) < len(names):
         raise NotLocal("it selects a column twice")
     predicate = None if where is None else bind_condition(where, table_schema)
     test = None if predicate is None else _test_rows(predicate, table_schema)
@@ -137,13 +141,13 @@ def query_files(
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > QUERY_BYTES:
         raise NotLocal(f"its files have more than {QUERY_BYTES // 2**20} MB")
-    empty = _evaluate_all(scope, columns, files.schema.empty_table())
-    schema = StructType(tuple(Field(name, value.type) for (name, _), value in zip(columns, empty, strict=True)))
+    empty = evaluate(files.schema.empty_table())
+    schema = StructType(tuple(Field(name, value.type) for name, value in zip(names, empty, strict=True)))
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
     parts, rows = [arrow.empty_table()], 0
     for part in files.rows:
         kept = part if test is None else part.filter(test(part))
-        values = [each.values for each in _evaluate_all(scope, columns, kept)]
+        values = [each.values for each in evaluate(kept)]
         parts.append(pa.Table.from_arrays(values, schema=arrow))
         rows += kept.num_rows
         if limit is not None and rows >= limit and not any(counts):
@@ -417,6 +421,10 @@ def _evaluate_all(scope: _Scope, columns: Sequence[tuple[str, Any]], rows: pa.Ta
     except (pa.ArrowException, InvalidOption, InvalidType) as error:
         # Most likely an overflow; Spark has a message for it.
         raise NotLocal("a value does not fit the type of an expression") from error
+
+
+def _take_columns(scope: _Scope, rows: pa.Table) -> list[_Computed]:
+    return [_Computed(one_array(rows.column(each.name)), each.type) for each in scope.columns.values()]
 
 
 class _Evaluator:

@@ -175,10 +175,10 @@ def _leaf_values(values: pa.Array) -> Iterator[pa.Array]:
 
 
 def _pays(values: pa.Array) -> bool:
-    filled = values.drop_null()
+    filled = values.drop_null() if values.null_count else values
     if not len(filled) or pa.types.is_null(values.type) or pa.types.is_boolean(values.type):
         return True  # nothing is known of the column, or it has no dictionary anyway
-    distinct = pc.unique(filled)
+    distinct = filled.unique()
     bits = max((len(distinct) - 1).bit_length(), 1)
     return _plain_bytes(distinct) + len(filled) * bits / 8 < _plain_bytes(filled)
 
@@ -196,7 +196,7 @@ def _plain_bytes(values: pa.Array) -> int:
         return int(data_type.byte_width) * len(values)
     if pa.types.is_primitive(data_type):
         return max(int(data_type.bit_width) // 8, 4) * len(values)
-    return (pc.sum(pc.binary_length(values)).as_py() or 0) + 4 * len(values)
+    return int(values.nbytes)  # the bytes, and a length for each
 
 
 # ---- columns in the notation of Parquet -----------------------------------------------------------

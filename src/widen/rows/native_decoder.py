@@ -157,12 +157,13 @@ class NativeDecoder:
     """Collects texts and decodes them with the kernel.
 
     Args:
-        plan: The plan of the records.
+        make_plan: Returns the plan of the records, once there are some.
         kernel: The module ``widen._kernel``.
     """
 
-    def __init__(self, plan: RecordPlan, kernel: Any) -> None:
-        self._plan, self._kernel = plan, kernel
+    def __init__(self, make_plan: Callable[[], RecordPlan], kernel: Any) -> None:
+        self._make_plan, self._kernel = make_plan, kernel
+        self._plan: RecordPlan | None = None
         self._decoder: Any = None
         self._schema: Any = None
         self._texts: list[bytes] = []
@@ -192,6 +193,7 @@ class NativeDecoder:
             return NativeBatch(None, texts, positions, ())
         if self._decoder is None or (schema is not None and schema is not self._schema):
             self._schema = schema if schema is not None else (make_schema and make_schema())
+            self._plan = self._plan or self._make_plan()
             self._decoder = self._kernel.Decoder(self._schema, self._plan)
         refused = self._decoder.add(complete)
         if schema is None:

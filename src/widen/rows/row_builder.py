@@ -217,7 +217,7 @@ class RowBuilder:
         self._quarantines_corrupt = self._refuses_nulls or not (policy.keeps_corrupt or origin is None)
         self._redactor = Redactor(policy, schema)
         self._roles = {role: field.name for role in ROLES if (field := role_field(schema, role)) is not None}
-        self._base = build_routes(base or StructType(), policy)
+        self._base = self._route if base == schema else build_routes(base or StructType(), policy)
         self._rows: list[Row] = []
         searched = unseen_hidden_fields(policy, schema)
         self._search_budgets = dict.fromkeys(searched, MAX_SEARCHED_TEXTS)
@@ -299,7 +299,7 @@ class RowBuilder:
         kernel = find_kernel()
         self.native: NativeDecoder | None = None
         if kernel is not None:
-            self.native = NativeDecoder(build_record_plan(route, profile, base, rules), kernel)
+            self.native = NativeDecoder(partial(build_record_plan, route, profile, base, rules), kernel)
             return
         shape = build_record_shape(route, profile, base, rules)
         self._decoder, self._chunk = RecordDecoder(shape), DecodedChunk(shape, [], [], [])

@@ -197,9 +197,9 @@ def find_field_names(schema: StructType, others: Iterable[Path] = (), *, in_any_
     return names
 
 
-def with_apart_names(names: FieldNames, apart: Iterable[Path]) -> FieldNames:
+def with_apart_names(names: FieldNames, apart: Collection[Path]) -> FieldNames:
     """Return names with more fields, which are known to be ones of their own."""
-    more = deepcopy(names)
+    more = deepcopy(names) if apart else names
     for path in apart:
         at = more
         for name in more.path(path[:-1]):

@@ -189,15 +189,32 @@ def _record_inserts(plan: _FileChange, added: Sequence[Add]) -> list[PartFile]:
         NotLocal: only Spark can.
     """
     assert plan.changes is not None
-    writer = plan.changes.open(pa.schema([]))
+    return _write_images(plan.changes, ((rows, "insert") for add in added for _, rows in plan.whole.read_located(add)))
+
+
+def record_images(files: ChangeFiles, images: Iterable[tuple[pa.Table, str]]) -> list[AddCdc]:
+    """Write change data: rows, and what happened to them.
+
+    Raises:
+        NotLocal: only Spark can.
+    """
+    obstacle = find_obstacle(files.context.configuration)
+    if obstacle:
+        raise NotLocal(obstacle)
+    sink = _change_sink(files)
+    return [_to_cdc(sink, part) for part in _write_images(sink, images)]
+
+
+def _write_images(sink: TableSink, images: Iterable[tuple[pa.Table, str]]) -> list[PartFile]:
+    writer = sink.open(pa.schema([]))
     try:
-        for rows in (rows for add in added for _, rows in plan.whole.read_located(add)):
-            for batch in _with_change(rows, "insert").to_batches():
+        for rows, kind in images:
+            for batch in _with_change(rows, kind).to_batches():
                 writer.write(batch)
         return writer.close()
     except _REFUSALS as error:
         writer.discard()
-        ensure_space(plan.store, error)
+        ensure_space(sink.store, error)
         raise NotLocal(str(error)) from error
 
 
@@ -264,11 +281,17 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
         rows = replace(rows, conditions=())
     if not context.has("changeDataFeed"):
         return replace(plan, rows=rows)
-    recorded = table.with_schema(with_change_type(table.schema))
-    changes = table_sink(context.store, recorded, files.new_folder(f"{CHANGE_FOLDER}/"), codec)
+    return replace(plan, rows=rows, changes=_change_sink(files))
+
+
+def _change_sink(files: ChangeFiles) -> TableSink:
+    """Return where change data are written."""
+    context = files.context
+    recorded = context.configuration.with_schema(with_change_type(context.configuration.schema))
+    folder = files.new_folder(f"{CHANGE_FOLDER}/")
+    changes = table_sink(context.store, recorded, folder, codec_of(context.session))
     plain = replace(changes.layout.sink, describe=describe_columns(frozenset()))
-    changes = replace(changes, layout=replace(changes.layout, sink=plain), conditions=())
-    return replace(plan, rows=rows, changes=changes)
+    return replace(changes, layout=replace(changes.layout, sink=plain), conditions=())
 
 
 def _has_unrecorded_rows(plan: _FileChange, outcome: _Outcome) -> bool:

@@ -200,9 +200,9 @@ def _decide(session: Session, plan: KeyPlan, load: KeyedLoad, deleting: Deleting
         raise NotLocal("records have no key or no sequence")  # the ingestion quarantines such records
     codes, code = KeyCodes.of(keys)
     bounds = [key.bounds(values) for key, values in zip(plan.keys, keys, strict=True)]
-    searched = _to_predicate(table, bounds)
+    searched = to_bounds_predicate(table, bounds)
     files = table.find_files(searched)
-    rows = _find_rows(session, plan, codes, files, len(adds))
+    rows = find_rows(session, plan, codes, files, len(adds))
     # Without a sequence, the last batch wins.
     listed = lists.read_here() if plan.order is not None and lists.has_keys else _NO_KEYS.empty_table()
     if listed is None:
@@ -235,7 +235,7 @@ def _decide_in_buckets(
     with ExitStack() as undo:
         undo.callback(close, False)
         bounds, records = buckets.stage_batch()
-        searched = _to_predicate(table, bounds)
+        searched = to_bounds_predicate(table, bounds)
         files = table.find_files(searched)
         found = buckets.decide(files, records)
         names = list(map(table.key_of, [*adds, *files]))
@@ -309,7 +309,7 @@ def _read_records(plan: KeyPlan, adds: Sequence[Add], deleting: Deleting) -> pa.
 # The rows of the table that have one of the keys.
 
 
-def _find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[Add], first: int) -> pa.Table:
+def find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[Add], first: int) -> pa.Table:
     """Return the rows of some files that have one of the keys; see `KeyPlan.row_columns`. Tasks read large files.
 
     Args:
@@ -390,7 +390,7 @@ def _to_spark_types(plan: KeyPlan, rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=pa.schema(types)).combine_chunks()
 
 
-def _to_predicate(table: KeyedTable, bounds: Bounds) -> Predicate:
+def to_bounds_predicate(table: KeyedTable, bounds: Bounds) -> Predicate:
     """Return where in the table rows with one of some keys may be.
 
     Args:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from itertools import pairwise
 from typing import Protocol as Interface
 
@@ -25,10 +26,11 @@ from widen.changes.assignment import (
     translate_overflow,
 )
 from widen.changes.change_context import ChangeContext, ChangeResult
+from widen.changes.keyed_merge import find_merge_keys, merge_by_key
 from widen.changes.spark_changes import change_via_materialized_rows
 from widen.errors import AmbiguousMerge, ColumnMissingInSource, ColumnNotFound, MergeWithoutClause, UnreachableClause
 from widen.files.deleted_rows import FILE, ROW
-from widen.files.predicates import PredicateScope, bind_condition
+from widen.files.predicates import PredicateScope, bind_condition, find_equal_columns
 from widen.frames.physical_layout import cast_to_table_type, default_value, next_identity_values
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, as_nullable, resolve
@@ -128,6 +130,13 @@ class ResolvedMerge:
         return bind_condition(self.on, PredicateScope(schema, self.target_alias, self.source_alias))
 
     @property
+    def is_upsert(self) -> bool:
+        """Whether every row of the source becomes a row: of those with a match, and of the others."""
+        both = [(MergeSide.MATCHED, ChangeKind.UPDATE), (MergeSide.NOT_MATCHED, ChangeKind.INSERT)]
+        sides = [(clause.side, clause.kind) for clause in self.clauses]
+        return sides == both and all(clause.takes_all and clause.condition is None for clause in self.clauses)
+
+    @property
     def join(self) -> str:
         """How the table and the source are joined, the table on the left."""
         # A side without a clause changes nothing, so the join need not give its rows.
@@ -145,10 +154,18 @@ def merge_rows(snapshot: Snapshot, growth: SchemaGrowth, merge: ResolvedMerge) -
     """
     selection = select_files(snapshot, merge.searched(snapshot.schema))
     context = ChangeContext(merge.source.sparkSession, snapshot, growth.metadata, selection)
-    check = None if merge.takes_any else refuse_several_matches
-    decision = MergeDecision(context, merge)
+    pairs = find_equal_columns(merge.on, merge.target_alias, merge.source_alias) if merge.is_upsert else []
+    keys = find_merge_keys(context, merge.source, pairs)
     with translate_overflow():
-        return change_via_materialized_rows(context, decision.decide, merge.kinds, check, decision.used_identities())
+        if not keys:
+            return _join_rows(context, merge, merge.source)
+        return merge_by_key(context, merge.source, merge.kinds, keys, partial(_join_rows, context, merge))
+
+
+def _join_rows(context: ChangeContext, merge: ResolvedMerge, source: DataFrame) -> ChangeResult:
+    merge = replace(merge, source=source)
+    check, decision = None if merge.takes_any else refuse_several_matches, MergeDecision(context, merge)
+    return change_via_materialized_rows(context, decision.decide, merge.kinds, check, decision.used_identities())
 
 
 def refuse_several_matches(changed: DataFrame) -> None:

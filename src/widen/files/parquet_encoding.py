@@ -17,7 +17,6 @@ from math import log
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from widen.errors import InvalidOption

@@ -185,6 +185,43 @@ def _is_null_constant(node: Any) -> bool:
     return isinstance(node.unnest(), sql.Null)
 
 
+def find_equal_columns(on: Expression, alias: str, other: str) -> list[tuple[str, str]]:
+    """Return the columns of two relations that a condition says are equal, if it says nothing else; none otherwise.
+
+    Args:
+        on: The condition in Spark SQL; nothing is known of a Column.
+        alias: The alias of the relation whose columns come first.
+        other: The alias of the other relation.
+    """
+    if not isinstance(on, str) or "\\" in on:
+        return []
+    try:
+        parsed = parse_expression(on)
+    except (errors.SqlglotError, RecursionError):
+        return []
+    pairs = [_equal_columns(part, name_key(alias), name_key(other)) for part in _conjuncts(parsed)]
+    return [] if None in pairs else [pair for pair in pairs if pair is not None]
+
+
+def _conjuncts(node: Any) -> Iterator[Any]:
+    node = node.unnest()
+    if isinstance(node, sql.And):
+        yield from _conjuncts(node.this)
+        yield from _conjuncts(node.expression)
+    else:
+        yield node
+
+
+def _equal_columns(node: Any, alias: str, other: str) -> tuple[str, str] | None:
+    if not isinstance(node, sql.EQ):
+        return None
+    sides = [tuple(_names(side)) for side in (node.this, node.expression)]
+    if any(len(names) != 2 or not all(names) for names in sides):
+        return None
+    own = {name_key(relation): name for relation, name in sides}
+    return (own[alias], own[other]) if own.keys() == {alias, other} else None
+
+
 def _is_operand(node: Any, scope: PredicateScope) -> bool:
     """Return whether a node is a column of the table or a constant, so that Spark allows null beside it."""
     inner = node.unnest()

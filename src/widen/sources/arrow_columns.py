@@ -193,7 +193,11 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 _LOSSES = {
     **dict.fromkeys(
         ("timestamp[us]", "timestamp[us, tz=UTC]"),
-        ("times that microseconds do not hold", "Round them to microseconds, or pass them as integers or text."),
+        (
+            "times that microseconds do not hold",
+            "Say what becomes of the other digits: nanos='truncate' (--nanos truncate) cuts them off, and with "
+            "nanos='text' (--nanos text) the column is text where there are such times.",
+        ),
     ),
     "date32[day]": ("dates with a time of day", "Cast the column to a timestamp."),
 }

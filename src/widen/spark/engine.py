@@ -104,6 +104,8 @@ def open_session_here(given: Session | None, engine: str | None, source_bytes: i
         return spark
 
     is_bound = isinstance(found, LocalSession) and found.engine is Engine.LOCAL
+    if isinstance(found, LocalSession):
+        found.source_bytes = source_bytes  # it explains what did the work
     return LocalSession(Engine.LOCAL if is_bound else Engine.AUTO, start, source_bytes)
 
 

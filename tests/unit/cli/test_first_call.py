@@ -103,3 +103,9 @@ def test_a_load_of_one_record_imports_no_more_than_it_needs(tmp_path: Path, sour
     modules = set(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
     assert "widen.targets.delta" in modules
     assert modules & UNNEEDED <= needed
+
+
+def test_standard_input_has_its_size(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "widen", "ingest", "-", "--format", "json", "--into", str(tmp_path / "t")]
+    done = subprocess.run(words, input='{"id": 1}\n', capture_output=True, text=True, check=True)
+    assert "the source has 10 B" in done.stderr + done.stdout

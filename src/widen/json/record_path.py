@@ -241,14 +241,14 @@ class _Scan:
                 with cursor.without_refills():
                     found = list(self.object(level))
             except _EndedError:
-                cursor.at = start
+                cursor.go_back(start)
                 if cursor.waiting >= HELD_BYTES:
                     break
                 if not cursor.refill(start):
                     raise
                 continue
             if any(batch.reason and len(batch.texts[0]) > HELD_BYTES for batch in found):
-                cursor.at = start
+                cursor.go_back(start)
                 break
             yield from found
             return
@@ -290,7 +290,7 @@ class _Scan:
         if reason:
             if is_large:
                 raise _DamagedError(f"{reason}, in the document that ends", cursor.offset)
-            cursor.at = start
+            cursor.go_back(start)
             yield _PathBatch([cursor.value()], reason=not_a_document(reason))
         return b"".join(kept)
 
@@ -420,6 +420,10 @@ class _Cursor:
             yield
         finally:
             self._read = read
+
+    def go_back(self, start: int) -> None:
+        """Go to a place before this one."""
+        self.at, self._slow_until = start, 0
 
     def refill(self, start: int) -> int:
         """Read more, and forget what is before a place; return whether there was more."""

@@ -396,13 +396,13 @@ class KeyedDraft(TableDraft, Protocol):
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         """Write a batch as files; once more without the records that lack a key or a sequence, if there are some."""
-        from widen.changes.key_columns import key_condition
-        from widen.changes.keyed_load import has_keyless
-
         rules, result = self.key_rules, self.write_files(batch, spec)
         # Records without a key are rare, and a rule keeps tasks from writing files themselves.
         if rules is None or not (result.is_complete and result.files) or self.has_every_key(result):
             return result
+        from widen.changes.key_columns import key_condition
+        from widen.changes.keyed_load import has_keyless
+
         table, spark = self.open_keyed_table(batch.spark), batch.spark
         try:
             ensure_rules_apply(table.schema, rules)

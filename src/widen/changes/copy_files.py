@@ -143,6 +143,17 @@ def copy_groups(
     return done
 
 
+def all_or_none(
+    store: LogStore, groups: Sequence[CopyGroup[Any]], found: Sequence[list[R] | NotLocal]
+) -> list[R] | None:
+    """Return the copies of all groups; None if only Spark can make some, and then no copy is left."""
+    if any(isinstance(each, NotLocal) for each in found):
+        for group in groups:
+            discard_folder(store, group.job)
+        return None
+    return [copy for each in found if not isinstance(each, NotLocal) for copy in each]
+
+
 def split_by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> list[list[T]]:
     """Return items in at most so many groups of about the same size."""
     ordered = sorted(items, key=size, reverse=True)

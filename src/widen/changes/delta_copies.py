@@ -20,13 +20,12 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from widen.changes.change_context import ChangeContext
-from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups, split_by_size
+from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, all_or_none, copy_groups, split_by_size
 from widen.errors import InvalidOption
 from widen.files.data_reader import LocalScan, NotLocal, RowSlice
 from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
 from widen.frames.parquet_writer import arrow_layout
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS
-from widen.log.commit_outcome import discard_folder
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, map_fields
 from widen.model.schema_json import to_json
@@ -142,11 +141,7 @@ def copy_without_positions(
         found = copies.copy(groups)
     except NotLocal:
         return None
-    if any(isinstance(each, NotLocal) for each in found):
-        for group in groups:
-            discard_folder(context.store, group.job)
-        return None
-    return [add for each in found if not isinstance(each, NotLocal) for add in each]
+    return all_or_none(context.store, groups, found)
 
 
 def _size_of(rows: RowSlice) -> int:

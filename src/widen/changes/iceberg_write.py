@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, copy_groups
+from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, all_or_none, copy_groups
 from widen.changes.keyed_files import RowPart
 from widen.files.data_reader import FileScan, NotLocal
 from widen.files.data_writer import struct_leaf
@@ -48,7 +48,7 @@ from widen.iceberg.table_commit import (
     open_transaction,
 )
 from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
-from widen.log.commit_outcome import StagedFiles, discard_folder
+from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType
 from widen.protocol.actions import Add
 from widen.protocol.parquet_files import without_void
@@ -283,11 +283,7 @@ def copy_unmarked(
     if has_ids:
         first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
         lineage = {file.path: Lineage(first.get(file.path), file.sequence) for file in files}
-    together: Callable[[ScannedFile], str] = _all
-    if arrange is not None:
-        together = partial(_partition_of, f"{source.point.metadata.default_spec_id}:")
-    elif writer.sort_by:
-        arrange, together = partial(_sort_file, writer.sort_by), attrgetter("path")
+    arrange, together = _order_of(source, writer, arrange)
     copied = [
         _CopiedFile(
             file.path,
@@ -300,13 +296,41 @@ def copy_unmarked(
         )
         for file in sorted(files, key=together)
     ]
-    tasks = writers or max(1, min(len(copied), 1 + sum(file.size_bytes for file in copied) // CHANGE_TASK_BYTES))
-    shares = [copied[at::tasks] for at in range(tasks)]
-    for at, (read, size) in enumerate(changed.added):
-        added = partial(_read_with_lineage, read) if has_ids else read
-        # Large parts are written side by side.
+    added = [
+        _CopiedFile("", size, writer.schema, BitMap64(), added=partial(_read_with_lineage, read) if has_ids else read)
+        for read, size in changed.added
+    ]
+    return _copy_shares(source, writer, _share_out(copied, added, writers), arrange)
+
+
+def _order_of(
+    source: IcebergSource, writer: IcebergWriter, arrange: Arrange | None
+) -> tuple[Arrange | None, Callable[[ScannedFile], str]]:
+    """Return how rows are sorted, and what is equal for files whose rows are sorted, and written, together."""
+    if arrange is not None:
+        return arrange, partial(_partition_of, f"{source.point.metadata.default_spec_id}:")
+    if writer.sort_by:
+        return partial(_sort_file, writer.sort_by), attrgetter("path")
+    return None, _all
+
+
+def _share_out(
+    copied: Sequence[_CopiedFile], added: Sequence[_CopiedFile], writers: int | None
+) -> list[list[_CopiedFile]]:
+    """Return the files that each thread or task writes; large parts of new rows are written side by side."""
+    size_bytes = sum(file.size_bytes for file in copied)
+    tasks = writers or max(1, min(len(copied), 1 + size_bytes // CHANGE_TASK_BYTES))
+    shares = [[*copied[at::tasks]] for at in range(tasks)]
+    for at, each in enumerate(added):
         shares += [[]] if at and len(shares) <= at else []
-        shares[at % len(shares)].append(_CopiedFile("", size, writer.schema, BitMap64(), added=added))
+        shares[at % len(shares)].append(each)
+    return shares
+
+
+def _copy_shares(
+    source: IcebergSource, writer: IcebergWriter, shares: Sequence[Sequence[_CopiedFile]], arrange: Arrange | None
+) -> list[IcebergFile] | None:
+    """Copy shares of files, and return the copies; None if only Spark can make them, and then no copy is left."""
     copier = FileCopier(
         writer.store,
         partial(_read_copied, source.io, writer.new_layout().schema),
@@ -317,12 +341,8 @@ def copy_unmarked(
     )
     groups = [CopyGroup(writer.new_layout().job, share) for share in shares]
     found = copy_groups(copier, groups, lambda: source.spark, CHANGE_THREADS)
-    parts = [part for each in found if not isinstance(each, NotLocal) for part in each]
-    if any(isinstance(each, NotLocal) for each in found):
-        for group in groups:
-            discard_folder(writer.store, group.job)
-        return None
-    return writer.from_parts(parts)
+    parts = all_or_none(writer.store, groups, found)
+    return None if parts is None else writer.from_parts(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -366,6 +366,17 @@ def test_command(call: str, folder: Path) -> None:
         assert contents(folder) == before
 
 
+OPTIONS = {call.split()[0]: call for call, need in COMMANDS.items() if need}
+"""One call of each command that may need Spark."""
+
+
+@pytest.mark.parametrize("call", OPTIONS.values(), ids=OPTIONS)
+def test_the_option_says_the_same(call: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIDEN_ENGINE", "spark")
+    done = run(*shlex.split(call.replace("delta.`", f"delta.`{folder}/")), "--engine", "local")
+    assert f"This call needs Spark, because {COMMANDS[call]}" in done.stderr
+
+
 def check(call: Callable[[], Any], need: str, folder: Path) -> None:
     before = contents(folder)
     if not need:

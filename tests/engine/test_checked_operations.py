@@ -1,4 +1,4 @@
-"""Checks of all rows before a change of columns: Arrow and Spark count the same rows, in tables of every kind."""
+"""Checks before a change of columns: Arrow and Spark count the same rows, and judge defaults alike."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from widen import Table, create_table
-from widen.errors import WidenError
+from widen.errors import ConstraintRefused, EngineUnsuitable, WidenError
 from widen.files.data_reader import NotLocal
 from widen.frames import row_checks
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import parse_path
-from widen.schema.operations import AddConstraint, Operation, SetNotNull
+from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull
 from widen.spark.engine import Engine, LocalSession
+from widen.table.open_table import to_table_schema
 
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -98,6 +99,13 @@ def test_arrow_and_spark_count_the_same_rows(spark: SparkSession, tmp_path: Path
     assert counted > 30
 
 
+def test_a_condition_is_no_statement(spark: SparkSession, tmp_path: Path) -> None:
+    snapshot = write_rows(spark, tmp_path / "t", "plain", random.Random(3)).snapshot
+    for session in (local(), spark):
+        with pytest.raises((EngineUnsuitable, ConstraintRefused)):
+            row_checks.check_operations(session, snapshot, [AddConstraint("c", "id IS NULL OR id < 99 ;")])
+
+
 def outcome(session: Any, snapshot: Snapshot, operation: Operation) -> str:
     try:
         return str(row_checks.check_operations(session, snapshot, [operation]))
@@ -115,6 +123,37 @@ def test_the_errors_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
         AddConstraint("c", "id < 9"),
     ):
         assert outcome(local(), snapshot, operation) == outcome(spark, snapshot, operation)
+
+
+CONSTANTS = [
+    *("NULL", "1", "-1", "1L", "2147483648", "300", "1.5", "1.25BD", "1e0", "1.5D", "true", "'a'", "''", "'long text'"),
+    *("DATE '2020-02-29'", "TIMESTAMP '2020-01-01 00:00:00'", "X'41'", "CAST(1 AS bigint)", "1 + 1", "'a' || 'b'"),
+    *("id", "hash(1)", "rand()", "1 +", "(SELECT 1)", "current_date()", "CAST('x' AS int)", "- 1", "+1", "1;"),
+]
+TYPES = (
+    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(9,2)"),
+    *("string", "varchar(3)", "binary", "date", "timestamp"),
+)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_defaults_are_judged_alike(spark: SparkSession, kind: str) -> None:
+    schema, known = to_table_schema(f"id int, v {kind}"), 0
+    for constant in CONSTANTS:
+        default = [SetDefault(("v",), constant)]
+        try:
+            here = str(row_checks.ensure_defaults(local(), default, schema))
+        except EngineUnsuitable:
+            continue
+        except WidenError as error:
+            here = str(error)
+        known += 1
+        try:
+            there = str(row_checks.ensure_defaults(spark, default, schema))
+        except WidenError as error:
+            there = str(error)
+        assert here == there, constant
+    assert (known > 10) is (kind != "varchar(3)")
 
 
 @pytest.mark.parametrize("step", [1, -1])

@@ -163,9 +163,10 @@ def plain_sql(expression: Expression) -> str:
     """Return an expression in SQL whose meaning does not depend on the session.
 
     Raises:
-        NotLocal: it is a column, or has a name or a text in double quotes.
+        NotLocal: it is a column, or has a name or a text in double quotes, or is a whole statement.
     """
-    if isinstance(expression, str) and '"' not in expression:
+    # sqlglot takes a semicolon at the end for that of a statement; Spark says that it is wrong.
+    if isinstance(expression, str) and '"' not in expression and not expression.rstrip().endswith(";"):
         return expression
     raise NotLocal("it is not plain SQL")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -28,14 +29,14 @@ from widen.errors import (
 from widen.errors.tables import first_line
 from widen.files.arrow_types import one_array
 from widen.files.data_reader import NotLocal, find_leaf, plan_local_scan
-from widen.files.expressions import plain_sql, plan_condition
+from widen.files.expressions import find_types, plain_sql, plan_condition
 from widen.frames.scan import read_snapshot
 from widen.limits import CHANGED_BYTES
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path, resolve
 from widen.model.display import size_text
-from widen.model.types import VOID, Field, StructType
+from widen.model.types import VOID, DataType, Field, StructType
 from widen.protocol.column_metadata import (
     DEFAULT,
     GENERATION,
@@ -72,8 +73,7 @@ def check_operations(session: Session, snapshot: Snapshot, operations: Sequence[
     """
     defaults = [operation for operation in operations if isinstance(operation, SetDefault)]
     if defaults:
-        spark = require_spark(session, "it evaluates a default")
-        ensure_defaults(spark, defaults, apply_operations(snapshot.schema, operations))
+        ensure_defaults(session, defaults, apply_operations(snapshot.schema, operations))
     checked = row_checks(operations)
     if not checked:
         return {}
@@ -168,7 +168,7 @@ def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
         raise InvalidConstraint(name=name, expression=expression, reason=reason) from error
 
 
-def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema: StructType) -> None:
+def ensure_defaults(session: Session, defaults: Sequence[SetDefault], schema: StructType) -> None:
     """Check that defaults are constants of a type that their columns accept, without running a job.
 
     Args:
@@ -181,37 +181,52 @@ def ensure_defaults(spark: SparkSession, defaults: Sequence[SetDefault], schema:
     """
     for default in defaults:
         column_type, expression = resolve(schema, default.path)[1], default.expression
-        try:
-            ensure_deterministic_condition(spark.range(1), F.expr(expression).isNull())
-            with translate_analysis_errors(expression):
-                default_type = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
-        except (InvalidCondition, NotDeterministic) as error:
-            reason = error.message.rstrip(".")
-            raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason) from error
+        limit = text_limit(resolve(declared_schema(schema), default.path)[1])
+        default_type, length = _here_or_on_spark(
+            session,
+            partial(_evaluate_here, expression, has_limit=limit is not None),
+            partial(_evaluate_on_spark, default, has_limit=limit is not None),
+        )
+        reason = None
         if (
             default_type not in (column_type, VOID)
             and str(default_type) != str(column_type)
             and not can_assign(default_type, column_type)
         ):
             reason = f"its type is {default_type.sql}, but the column is {column_type.sql}"
+        # No row that takes a longer default could be written. Spark's CREATE TABLE refuses it; ALTER COLUMN does not.
+        elif limit is not None and length is not None and length > limit[1]:
+            declared = resolve(declared_schema(schema), default.path)[1]
+            reason = f"its value has {length} characters, but the column is {declared.sql}"
+        if reason is not None:
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason)
-        _ensure_short_enough(spark, default, schema)
 
 
-def _ensure_short_enough(spark: SparkSession, default: SetDefault, schema: StructType) -> None:
-    """Check that a default is not too long for its column: no row that takes it could be written.
+def _evaluate_here(expression: str, *, has_limit: bool) -> tuple[DataType, int | None]:
+    """Return the type of a constant, and its length if its column has a limit.
 
-    Source: Spark's CREATE TABLE; it accepts such a default in ALTER COLUMN, and with spaces at the end.
+    Raises:
+        NotLocal: only Spark evaluates it.
     """
-    column_type = resolve(declared_schema(schema), default.path)[1]
-    limit = text_limit(column_type)
-    if limit is None:
-        return
+    if has_limit:
+        raise NotLocal("it looks at the length of a default")
+    return find_types(StructType(()), {"it": plain_sql(expression)})["it"], None
+
+
+def _evaluate_on_spark(default: SetDefault, spark: SparkSession, *, has_limit: bool) -> tuple[DataType, int | None]:
+    """Return the same; a default that is not a constant is refused."""
+    expression = default.expression
+    try:
+        ensure_deterministic_condition(spark.range(1), F.expr(expression).isNull())
+        with translate_analysis_errors(expression):
+            found = from_spark(spark.range(1).select(F.expr(expression).alias("it")).schema).fields[0].type
+    except (InvalidCondition, NotDeterministic) as error:
+        reason = error.message.rstrip(".")
+        raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason) from error
+    if not has_limit:
+        return found, None
     with translate_spark_errors():  # one row without a table is computed without a job
-        length = spark.sql("SELECT 1").select(F.length(F.expr(default.expression))).collect()[0][0]
-    if length is not None and length > limit[1]:
-        reason = f"its value has {length} characters, but the column is {column_type.sql}"
-        raise InvalidDefault(column=format_path(default.path), expression=default.expression, reason=reason)
+        return found, spark.sql("SELECT 1").select(F.length(F.expr(expression))).collect()[0][0]
 
 
 def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:
@@ -241,7 +256,7 @@ def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest:
 # Source: PROTOCOL.md#generated-columns, #default-columns; Delta Lake's CREATE TABLE.
 
 
-def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
+def ensure_expressions_valid(session: Session, schema: StructType) -> None:
     """Check the defaults and the generated columns of a new table, without running a job.
 
     Raises:
@@ -255,12 +270,15 @@ def ensure_expressions_valid(spark: SparkSession, schema: StructType) -> None:
             reason = "it is not a constant: it cannot be parsed, or it uses columns or tables"
             raise InvalidDefault(column=field.name, expression=default, reason=reason)
     defaults = [SetDefault((field.name,), field.metadata[DEFAULT]) for field in schema if DEFAULT in field.metadata]
-    ensure_defaults(spark, defaults, schema)
+    ensure_defaults(session, defaults, schema)
+    generated = [field for field in schema if GENERATION in field.metadata]
+    if not generated:
+        return
+    spark = require_spark(session, "it checks the expression of a generated column")
     base_columns = StructType(tuple(field for field in schema if GENERATION not in field.metadata))
     rows = spark.createDataFrame([], to_spark(as_nullable(base_columns)))
-    for field in schema:
-        if GENERATION in field.metadata:
-            _ensure_generation(rows, field)
+    for field in generated:
+        _ensure_generation(rows, field)
 
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`", re.DOTALL)

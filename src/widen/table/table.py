@@ -275,9 +275,9 @@ def create_table(
     now_ms = current_ms()
     if has_expressions(wanted):
         from widen.frames.row_checks import ensure_expressions_valid
-        from widen.spark.engine import find_session
+        from widen.spark.engine import open_session
 
-        ensure_expressions_valid(find_session(spark, "it checks expressions of SQL"), wanted)
+        ensure_expressions_valid(open_session(spark), wanted)
     wished = {**_default_properties(spark), **canonical_properties(properties or {})}
     clustered_by = [to_path(each) for each in cluster_by]
     change = plan_create_table(wanted, tuple(partition_by), wished, now_ms, description, clustered_by)

@@ -26,7 +26,7 @@ WORKS = ""
 FLOWS = "flows run on it"
 SESSION = "it works on a session of Spark"
 MAPPING = "delta.columnMapping.mode"
-DEFAULT = "it evaluates a default"
+GENERATED = "it checks the expression of a generated column"
 FOLDS = "it converts the values of a column"
 COMPARES = "it compares the values of two columns"
 RETURNS = "it returns a DataFrame of Spark"
@@ -75,7 +75,8 @@ COMMANDS: Mapping[str, str] = {
     "alter W v --comment c": WORKS,
     "alter W v --not-null": WORKS,
     "alter W added --add --type int": WORKS,
-    "alter D id --default 1": DEFAULT,
+    "alter D id --default 1": WORKS,
+    "alter D id --default 'hash(1)'": "it evaluates HASH(1)",
     f"alter n.T v --comment c {ICEBERG}": WORKS,
     "properties W --set delta.checkpointInterval=5": WORKS,
     "properties M --set delta.columnMapping.mode=none": WORKS,
@@ -112,6 +113,8 @@ COMMANDS: Mapping[str, str] = {
     "sql 'DESCRIBE delta.`T`'": WORKS,
     "sql 'SHOW TBLPROPERTIES delta.`T`'": WORKS,
     "sql 'CREATE TABLE delta.`new` (id int)'": WORKS,
+    "sql 'CREATE TABLE delta.`new` (id int DEFAULT 1)'": WORKS,
+    "sql 'CREATE TABLE delta.`new` (id int, n int GENERATED ALWAYS AS (id + 1))'": GENERATED,
     "sql 'CREATE TABLE delta.`new` AS SELECT 1 AS id'": JOINS,
     "sql 'CREATE TABLE some_name (id int)'": "its catalog knows where the table is",
     "sql 'DELETE FROM delta.`T` WHERE id = 1'": WORKS,

@@ -279,10 +279,11 @@ def _prove(schema: StructType, policy: Policy, texts: list[bytes], source: Path,
         matches = list(filter(None, map(LayoutMatcher(SourceReader(schema, policy).fields, learned).match, texts[:50])))
         layout = learned if len(matches) >= 0.3 * min(len(texts), 50) else layout
     files = (ProofFile(source.as_uri(), source.stat().st_size, False),)
-    expected = records._sum_files(files, schema, policy, None, 1, 0, layout, ALL)
+    share = records.TaskShare(0, 1, layout, ALL)
+    expected = records._sum_files(files, schema, policy, None, share)
     middle = time.process_time()
     store = TaskFiles(LogStore(str(rows.parent)), (rows.name,))
-    actual = records._sum_table_files(store, schema, policy, 1, 0, layout, ALL)
+    actual = records._sum_table_files(store, schema, policy, share)
     ended = time.process_time()
     assert (expected.digest, expected.records) == (actual.digest, actual.records)
     return middle - started, ended - middle

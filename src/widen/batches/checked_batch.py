@@ -28,14 +28,13 @@ from widen.json.observation import Observation, merge_observations
 from widen.model.types import StructType
 from widen.proof.proof_files import FileValueReader
 from widen.proof.record_digests import DigestSum
-from widen.proof.row_encoder import RecordLayout
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.sources.converted_files import ConvertedFiles
 from widen.sources.listing import SourceFile, file_key_column, source_file_key
 from widen.spark.engine import Rows, Session
 from widen.spark.spark_types import DataFrame, F
 from widen.verification.converted_records import ensure_converted
-from widen.verification.records import Side, TaskReader
+from widen.verification.records import Side, TaskReader, TaskShare
 
 _T = TypeVar("_T")
 
@@ -218,12 +217,12 @@ def _join_sides(one: Side, other: Side) -> Side:
 class _JoinedReaders:
     """Sums the results of several readers for their shares of a task. Picklable."""
 
-    reads: tuple[Callable[[int, int, RecordLayout, int], DigestSum], ...]
+    reads: tuple[Callable[[TaskShare], DigestSum], ...]
 
-    def __call__(self, tasks: int, task: int, layout: RecordLayout, limit: int) -> DigestSum:
-        """Return the sum of the share of a task; see `TaskReader`."""
-        total = DigestSum(limit)
+    def __call__(self, share: TaskShare) -> DigestSum:
+        """Return the sum of a share; see `TaskReader`."""
+        total = DigestSum(share.limit)
         for read in self.reads:
-            found = read(tasks, task, layout, limit)
+            found = read(share)
             total.merge(found.digest, found.records, found.values, found.converted)
         return total

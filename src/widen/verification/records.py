@@ -132,19 +132,34 @@ FormTask: TypeAlias = Callable[[Iterator[RecordForm]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True, slots=True)
+class TaskShare:
+    """What a task reads of a side: one of equal shares.
+
+    Args:
+        number: The number of the share.
+        count: The number of all shares.
+        limit: The limit of a sample.
+    """
+
+    number: int
+    count: int
+    layout: RecordLayout
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskReader:
     """Reads the records or rows of a side in tasks, without Spark.
 
     Args:
         count: Number of tasks that are worth their start.
-        read: Returns the sum of the share of a task, given the number of all tasks, its own number, the layout and the
-            limit of a sample.
+        read: Returns the sum of a share.
         is_local: Whether this process reads faster than a Spark job.
     """
 
     spark: Session
     count: int
-    read: Callable[[int, int, RecordLayout, int], DigestSum]
+    read: Callable[[TaskShare], DigestSum]
     is_local: bool = False
 
 
@@ -259,11 +274,12 @@ def _partial_sums(sides: Sequence[Side], layout: RecordLayout, limit: int) -> li
     if readers:
         # One task reads its share of both sides, since a task costs more than a few megabytes.
         count = max(reader.count for reader in readers.values())
-        reads = {number: partial(_sum_share, reader.read, count, layout, limit) for number, reader in readers.items()}
+        shares = [TaskShare(number, count, layout, limit) for number in range(count)]
+        reads = {number: reader.read for number, reader in readers.items()}
         if not frames and any(reader.is_local for reader in readers.values()):
-            return [row for task in range(count) for row in _sum_shares(reads, task)]
+            return [row for share in shares for row in _sum_share(reads, share)]
         numbers = start_tasks(next(iter(readers.values())).spark, count)
-        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads), _SUMS_DDL))
+        frames.append(numbers.mapInArrow(partial(_sum_tasks, reads, shares), _SUMS_DDL))
     # Spark runs several frames as one job; here each frame has its own tasks.
     collected = frames if any(isinstance(each, LocalFrame) for each in frames) else [reduce(DataFrame.unionAll, frames)]
     return [row for frame in collected for row in frame.toArrow().to_pylist()]
@@ -277,24 +293,20 @@ def _sum_rows(
     yield pa.RecordBatch.from_pylist([row], schema=_SUMS_SCHEMA)
 
 
-_Read: TypeAlias = Callable[[int], DigestSum]
+_Read: TypeAlias = Callable[[TaskShare], DigestSum]
 
 
-def _sum_share(
-    read: Callable[[int, int, RecordLayout, int], DigestSum], tasks: int, layout: RecordLayout, limit: int, task: int
-) -> DigestSum:
-    with without_garbage_collection():
-        return read(tasks, task, layout, limit)
-
-
-def _sum_tasks(reads: Mapping[int, _Read], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sum_tasks(
+    reads: Mapping[int, _Read], shares: Sequence[TaskShare], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for task in batch.column(0).to_pylist():
-            yield pa.RecordBatch.from_pylist(_sum_shares(reads, task), schema=_SUMS_SCHEMA)
+        for number in batch.column(0).to_pylist():
+            yield pa.RecordBatch.from_pylist(_sum_share(reads, shares[number]), schema=_SUMS_SCHEMA)
 
 
-def _sum_shares(reads: Mapping[int, _Read], task: int) -> list[dict[str, Any]]:
-    return [_to_sums_row(side, read(task)) for side, read in reads.items()]
+def _sum_share(reads: Mapping[int, _Read], share: TaskShare) -> list[dict[str, Any]]:
+    with without_garbage_collection():
+        return [_to_sums_row(side, read(share)) for side, read in reads.items()]
 
 
 def _to_sums_row(side: int, total: DigestSum) -> dict[str, Any]:
@@ -704,13 +716,11 @@ def _sum_files(
     schema: StructType,
     policy: Policy,
     fields: FileValueReader | None,
-    tasks: int,
-    task: int,
-    layout: RecordLayout,
-    limit: int,
+    share: TaskShare,
 ) -> DigestSum:
-    digester, values_of = SourceDigester(schema, policy, layout, limit), fields.read if fields else _no_file_values
-    for part in find_parts(files, task, tasks):
+    digester = SourceDigester(schema, policy, share.layout, share.limit)
+    values_of = fields.read if fields else _no_file_values
+    for part in find_parts(files, share.number, share.count):
         values = values_of(part.file.uri)
         with open_file(part.file.uri) as file:
             if part.file.csv is not None:
@@ -724,25 +734,23 @@ def _sum_files(
     return digester.sum()
 
 
-def _sum_column_files(
-    parts: Sequence[ColumnFiles], tasks: int, task: int, layout: RecordLayout, limit: int
-) -> DigestSum:
-    total = DigestSum(limit)
+def _sum_column_files(parts: Sequence[ColumnFiles], share: TaskShare) -> DigestSum:
+    total = DigestSum(share.limit)
     sizes = [[ProofFile(file.uri, file.size_bytes, False) for file in part.files] for part in parts]
     for part, files in zip(parts, sizes, strict=True):
         # Records in columns are digested as rows are, by the types and names that the source gives them.
-        digester = RowDigester(part.digested or part.schema, Policy(), layout, limit)
+        digester = RowDigester(part.digested or part.schema, Policy(), share.layout, share.limit)
         arrow = to_arrow_schema(part.schema)
         left_out = {file.uri: frozenset(file.left_out) for file in part.files}
-        for share in find_parts(files, task, tasks):
+        for cut in find_parts(files, share.number, share.count):
             try:
-                with open_file(share.file.uri) as source:
+                with open_file(cut.file.uri) as source:
                     file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
                     if is_legacy(file.metadata.metadata) or is_legacy_int96(file.metadata.metadata):
                         digester.add_encoded(_UNREADABLE_SOURCE)  # Spark reads its dates in another calendar
                         continue
-                    given = add_file_values({}, part.fields.read(share.file.uri)) if part.fields else {}
-                    for rows in _read_columns(file, share.start, share.end, arrow, given, left_out[share.file.uri]):
+                    given = add_file_values({}, part.fields.read(cut.file.uri)) if part.fields else {}
+                    for rows in _read_columns(file, cut.start, cut.end, arrow, given, left_out[cut.file.uri]):
                         digester.add(rows if part.prepare is None else part.prepare(rows))
             except (WidenError, KeyError, UnicodeDecodeError, pa.ArrowException):
                 digester.add_encoded(_UNREADABLE_SOURCE)
@@ -862,11 +870,9 @@ def _sum_quarantined_records(
     return digester.sum()
 
 
-def _sum_table_files(
-    files: TaskFiles, schema: StructType, policy: Policy, tasks: int, task: int, layout: RecordLayout, limit: int
-) -> DigestSum:
-    digester, arrow = RowDigester(schema, policy, layout, limit), to_arrow_schema(schema)
-    for path in files.paths[task::tasks]:
+def _sum_table_files(files: TaskFiles, schema: StructType, policy: Policy, share: TaskShare) -> DigestSum:
+    digester, arrow = RowDigester(schema, policy, share.layout, share.limit), to_arrow_schema(schema)
+    for path in files.paths[share.number :: share.count]:
         try:
             for rows in read_file(files, path, arrow):
                 digester.add(rows.to_struct_array())

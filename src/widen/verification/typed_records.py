@@ -73,7 +73,7 @@ from widen.verification.record_texts import (
     unpin,
     with_text_keys,
 )
-from widen.verification.records import MAX_TASKS, UNREADABLE, RecordForm, TaskReader
+from widen.verification.records import MAX_TASKS, UNREADABLE, RecordForm, TaskReader, TaskShare
 from widen.verification.restored_values import (
     TIMES_FIRST,
     Contradiction,
@@ -261,14 +261,12 @@ def build_rebuilt_reader(spark: Session, parts: Sequence[RebuiltFiles]) -> TaskR
     return TaskReader(spark, max(1, min(count, MAX_TASKS)), partial(_sum_rebuilt_files, tuple(parts)))
 
 
-def _sum_rebuilt_files(
-    parts: Sequence[RebuiltFiles], tasks: int, task: int, layout: RecordLayout, limit: int
-) -> DigestSum:
-    total, first = DigestSum(limit), 0
+def _sum_rebuilt_files(parts: Sequence[RebuiltFiles], share: TaskShare) -> DigestSum:
+    total, first = DigestSum(share.limit), 0
     for part in parts:
-        digester, types = part.proof.digester(layout, limit), to_arrow_schema(part.proof.schema)
+        digester, types = part.proof.digester(share.layout, share.limit), to_arrow_schema(part.proof.schema)
         for number, path in enumerate(part.files.paths, first):
-            if number % tasks != task:
+            if number % share.count != share.number:
                 continue
             try:
                 for rows in read_file(part.files, path, types):

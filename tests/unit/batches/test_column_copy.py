@@ -43,7 +43,7 @@ from widen.rows.row import build_routes
 from widen.schema.source_metadata import SOURCE
 from widen.sources.listing import SourceFile
 from widen.spark.engine import Engine, LocalSession
-from widen.verification.records import ColumnFiles, _sum_column_files, _sum_table_files
+from widen.verification.records import ColumnFiles, TaskShare, _sum_column_files, _sum_table_files
 
 ROWS = 1000
 
@@ -277,14 +277,16 @@ def changed(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
 
 def source_sum(file: SourceFile, tasks: int) -> tuple[int, int]:
     sums = [
-        _sum_column_files((ColumnFiles([file], SOURCE_TYPES),), tasks, task, RecordLayout(), ALL)
+        _sum_column_files((ColumnFiles([file], SOURCE_TYPES),), TaskShare(task, tasks, RecordLayout(), ALL))
         for task in range(tasks)
     ]
     return sum(each.digest for each in sums) % 2**128, sum(each.records for each in sums)
 
 
 def table_sum(path: Path, paths: tuple[str, ...], schema: StructType) -> tuple[int, int]:
-    found = _sum_table_files(TaskFiles(LogStore(str(path)), paths), schema, Policy(), 1, 0, RecordLayout(), ALL)
+    found = _sum_table_files(
+        TaskFiles(LogStore(str(path)), paths), schema, Policy(), TaskShare(0, 1, RecordLayout(), ALL)
+    )
     return found.digest, found.records
 
 

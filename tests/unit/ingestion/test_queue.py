@@ -277,3 +277,39 @@ def test_loads_that_are_killed_at_any_moment_lose_and_repeat_nothing(landing: La
         continue
     assert landing.rows() == sorted(names)
     assert landing.messages() == (0, 0)
+
+
+_EMPTYING = """
+import json, sys
+import widen
+from widen.sources import event_queue
+event_queue._WAIT_SECONDS = 0
+source, table, queue, options = sys.argv[1:]
+while not widen.ingest(source, table, new=True, queue=queue, max_files=5, engine="local",
+                       storage_options=json.loads(options)).is_unchanged:
+    pass
+"""
+
+
+@pytest.mark.parametrize("timeout", ["0", "60"])
+def test_two_loads_empty_one_queue_at_the_same_time(landing: Landing, timeout: str) -> None:
+    """With a visibility timeout of 0, both receive every message, and compete for each commit."""
+    landing.sqs.set_queue_attributes(QueueUrl=landing.queue, Attributes={"VisibilityTimeout": timeout})
+    landing.put("first.json")
+    landing.load()
+    names = [f"{number}.json" for number in range(40)]
+    landing.put(*names)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    words = [f"{URL}/{landing.name}", str(landing.place / "t"), landing.queue, json.dumps(landing.options)]
+    command = [sys.executable, "-c", _EMPTYING, *words]
+    with (
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as one,
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as other,
+    ):
+        for process in (one, other):
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == 0, said[-2000:]
+    while not landing.load().is_unchanged:
+        continue
+    assert landing.rows() == sorted([*names, "first.json"])
+    assert landing.messages() == (0, 0)

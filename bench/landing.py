@@ -10,6 +10,7 @@ Cases, each in processes of its own, in processor seconds with those of all chil
 | ``million`` | 1,000 new files of 1,000,000 in 1,000 folders | the same, and ``os.scandir`` over the folder |
 | ``first`` | 100,000 files of 1 kB in 100 folders, a new table | ``read.json`` and a write, after its start |
 
+Buckets and queues are in ``landing_store.py``.
 Both sides have loaded the other files before: ours in the record of loads, Spark's in a checkpoint that is written as
 Spark writes it. ``--before`` is the folder ``src`` of another checkout, which is measured as well.
 """
@@ -89,7 +90,17 @@ def loaded_before(case: Case, landing: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def seed_table(case: Case, landing: Path, table: Path) -> None:
-    """Create a table that has loaded the other files, by the record of loads, in loads of 10,000."""
+    """Create a table that has loaded the other files."""
+    files = ((entry.path, entry.stat()) for entry in loaded_before(case, landing))
+    record_files(table, ((f"file:{path}", at.st_size, at.st_mtime_ns // 1_000_000) for path, at in files))
+
+
+def record_files(table: Path, files: Iterator[tuple[str, int, int]]) -> None:
+    """Create a table that has loaded files, by the record of loads, in loads of 10,000.
+
+    Args:
+        files: The path or URL, the size in bytes and the time in ms of each.
+    """
     from importlib import import_module
     from itertools import islice
 
@@ -101,10 +112,9 @@ def seed_table(case: Case, landing: Path, table: Path) -> None:
 
     record = import_module("widen.log.loads")  # also of older builds, which mypy does not see
     create_table(str(table), SCHEMA)
-    store, files = LogStore(str(table)), loaded_before(case, landing)
+    store = LogStore(str(table))
     while some := list(islice(files, 10_000)):
-        states = [(entry.path, entry.stat()) for entry in some]
-        loaded = [record.LoadedFile(f"file:{path}", at.st_size, at.st_mtime_ns // 1_000_000) for path, at in states]
+        loaded = [record.LoadedFile(*each) for each in some]
         load = record.Load(version=-1, loaded_ms=0, files=tuple(loaded))
         with StagedFiles() as staged:
 

@@ -204,6 +204,26 @@ def test_times_of_a_schema_part_without_a_column(tmp_path: Path, dates: list[str
     assert str(row["at"]) == ("2001-09-09T01:46:40Z" if dates is None else "2001-09-09 01:46:40+00:00")
 
 
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_2000_events_have_their_values_again(tmp_path: Path, envelope: str) -> None:
+    random = Random(envelope)
+    records = [generated(random, number) for number in range(2_000)]
+    events = (json.dumps(ENVELOPES[envelope](record, n + 1), default=float) for n, record in enumerate(records))
+    (tmp_path / "a.json").write_text("".join(f"{event}\n" for event in events))
+    loaded = widen.ingest(tmp_path / "a.json", tmp_path / "t", envelope=envelope, verify=True, engine="local")
+    assert loaded.verification is not None
+    assert loaded.verification.is_clean
+    found = {row["id"]: row for row in widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()}
+    assert len(found) == loaded.records == len(records) * (2 if envelope == "canal" else 1)
+    different = [
+        record
+        for record in records
+        for name, value in record.items()
+        if found[record["id"]][name] != (float(value) if isinstance(value, Decimal) else value)
+    ]
+    assert different == []
+
+
 WRAPPED_TWICE = {
     "mongodb": ({"$numberInt": "1"}, {"$oid": {"$oid": "x"}}, {"$oid": "x"}),
     "dynamodb": ({"N": "1"}, {"M": {"S": {"S": "x"}}}, {"S": "x"}),

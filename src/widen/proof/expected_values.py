@@ -369,8 +369,17 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
         if held == [encode_form(_or_none(expected_value(each, pointed))) for each in inner]:
             return mark_spelling(columns, form, pointed)
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    is_text = is_spelled or isinstance(value, bool) or value.lstrip("-").isdecimal()
+    # A double that rounds an integer does not say which one it was.
+    is_text = is_spelled or isinstance(value, bool) or _is_whole(value, form)
     return Ext(SPELLING, (text if is_text else f"{number}.").encode())
+
+
+def _is_whole(token: NumberToken, form: Form) -> bool:
+    """Return whether a number is an integer that its form does not round."""
+    if not token.lstrip("-").isdecimal():
+        return False
+    number = bytes(form.data).decode() if isinstance(form, Ext) else form
+    return isinstance(form, str) or Decimal(token) == Decimal(number)
 
 
 def unmark_fields(form: Form, fields: ColumnsByKey) -> Form:

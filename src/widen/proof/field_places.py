@@ -178,9 +178,12 @@ def _spellings(form: Form) -> Iterator[str]:
 
 
 def _rounded_to(form: Form) -> Iterator[str]:
-    """Yield a number with a fraction that is rounded to a whole double; integers have no column for it."""
+    """Yield numbers that are rounded to a whole double: integers whose nanoseconds no timestamp has, and one with a
+    fraction; integers have no column for it.
+    """
     double = float(bytes(form.data).decode() if isinstance(form, Ext) else form)
     if double and math.isfinite(double) and double.is_integer():
+        yield from (str(near) for near in (int(double) + 1, int(double) - 1) if float(near) == double)
         whole = f"{Decimal(double):f}"
         zeros = MAX_DIGITS - 1 - len(whole.lstrip("-"))
         if zeros >= 0:

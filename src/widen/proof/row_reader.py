@@ -36,6 +36,7 @@ from widen.proof.canonical import (
     is_same_timestamp,
     to_corrupt_form,
     to_decimal,
+    to_micros,
     unmarked,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
@@ -357,6 +358,7 @@ def _reconcile(first: Any, source_column: SourceColumn | None, parts: ColumnValu
             _is_same_value(column, first, value)
             or _is_rounded(source_column, first, value)
             or _is_rounded(column, value, first)
+            or _is_rounded_epoch(source_column, first, column, value)
         ):
             return CONTRADICTION
     return first
@@ -372,6 +374,18 @@ def _is_rounded(column: SourceColumn | None, number: Any, text: Any) -> bool:
     """Return whether a column that rounds has the double that is nearest to the number in a text."""
     given = to_decimal(text) if column is not None and column.rounds and isinstance(text, str) else None
     return given is not None and bool(canonical_double(float(given)) == number)
+
+
+def _is_rounded_epoch(column: SourceColumn | None, number: Any, timestamps: SourceColumn, instant: Any) -> bool:
+    """Return whether a column that rounds has the double that is nearest to the integer of a timestamp (D5)."""
+    if column is None or not column.rounds or timestamps.type_name != "timestamp" or not isinstance(instant, str):
+        return False
+    micros = to_micros(instant)
+    # An integer that a double rounds counts microseconds or nanoseconds: in a larger unit, it is in no year.
+    return micros is not None and any(
+        canonical_double(float(count)) == number and expected_value(timestamps, NumberToken(count)) == instant
+        for count in (micros, micros * 1000)
+    )
 
 
 def _is_epoch(value: Any, timestamps: SourceColumn) -> bool:

@@ -148,6 +148,16 @@ def test_an_integer_beside_arrays_of_times_and_of_numbers(tmp_path: Path, record
     load(tmp_path, [f'{{"v":{record}}}'], detect_dates=True)
 
 
+@pytest.mark.parametrize("other", ['"5444-03-23T17:07:59.5Z"', '["5444-03-23T17:07:59.5Z","a"]', '"2026-01-02"'])
+@pytest.mark.parametrize(
+    "number", ["9007199254740993", "-58154025463617613", "1700000000000000123", "1700000000123456000"]
+)
+def test_an_integer_is_a_time_where_doubles_round_it(tmp_path: Path, number: str, other: str) -> None:
+    texts = [f'{{"at":{each}}}' for each in (number, other, "318848088541010.2", '"2026-01-02T03:04:05Z"')]
+    load(tmp_path, texts, detect_dates=True, numbers="double")
+    load(tmp_path, [f'{{"at":{number}}}'], detect_dates=True, numbers="double")
+
+
 def test_integral_doubles_beside_texts_keep_their_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the kernel, each form of JSON says which column takes a value, if no text needs its spelling."""
     monkeypatch.setenv("WIDEN_KERNEL", "off")

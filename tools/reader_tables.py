@@ -324,6 +324,20 @@ _of_type("decimals of Widen, 38 digits", "decimal(38,2)", D("1234567890123456789
 _of_type("dates", "date", date(1, 1, 1), date(1500, 2, 28), date(9999, 12, 31), None)
 _of_type("long texts", "string", "a" * 40 + "b", "z" * 40, "é" * 40)
 _of_type("booleans", "boolean", True, False, None)
+BOOLEANS = ((1, True), (2, False), (3, None))
+
+
+def _booleans(name: str, *, repairs: bool) -> None:
+    @_add(DELTA, name, "id int, v boolean", BOOLEANS)
+    def make(maker: Maker, path: str) -> None:
+        for row in BOOLEANS:
+            maker.spark_append(path, "id int, v boolean", (row,))
+        if repairs:
+            widen.Table(path).rewrite(statistics=True)
+
+
+_booleans("booleans of Delta Lake for Spark", repairs=False)
+_booleans("booleans of Delta Lake for Spark, repaired", repairs=True)
 _of_type("bytes", "binary", b"\x00", b"\xff\xfe", None, asked=("id",))
 _of_type("timestamps of Widen", "timestamp", *TIMES)
 _of_type("NaN, files of Widen", "double", 1.0, float("nan"), constants=NAN_ASKED)
@@ -445,6 +459,29 @@ def _long_spark(maker: Maker, path: str) -> None:
     for row in LONG:
         maker.spark_append(path, "id int, v decimal(18,2)", (row,))
 
+
+SMALL = ((1, D("-0.0000001")), (2, D("0.5000000")), (3, None))
+
+
+@_add(DELTA, "small decimals of deltalake", "id int, v decimal(9,7)", SMALL)
+def _small_decimals(maker: Maker, path: str) -> None:
+    for row in SMALL:
+        write_deltalake(path, arrow_rows("id int, v decimal(9,7)", (row,)), mode="append")
+
+
+@_add(DELTA, "small decimals of deltalake, repaired", "id int, v decimal(9,7)", SMALL)
+def _repaired_small(maker: Maker, path: str) -> None:
+    _small_decimals(maker, path)
+    widen.Table(path).rewrite(statistics=True)
+
+
+@_add(DELTA, "small decimals of Delta Lake for Spark", "id int, v decimal(9,7)", SMALL)
+def _small_spark(maker: Maker, path: str) -> None:
+    for row in SMALL:
+        maker.spark_append(path, "id int, v decimal(9,7)", (row,))
+
+
+_of_type("small decimals of Widen", "decimal(9,7)", D("-0.0000001"), D("0.5000000"), None)
 
 NEAR = ((1, datetime(2020, 1, 1, tzinfo=UTC)), (2, datetime(1999, 6, 1, 0, 0, 0, 999_999, tzinfo=UTC)))
 FAR = (

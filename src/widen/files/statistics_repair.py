@@ -2,7 +2,8 @@
 
 Two writers leave such bounds behind. Delta Lake for Spark writes a float as a short text, which is exact only until the
 column becomes double. deltalake writes a decimal as a double, which has about 16 digits. Readers that compare bounds
-without a margin then skip files with matching rows.
+without a margin then skip files with matching rows. Both write a small decimal with an exponent, e.g. ``1E-8``, which
+the Arrow dataset of deltalake takes for null.
 
 Source: PROTOCOL.md#per-file-statistics; Delta Lake 4.4, deltalake 1.6 and DuckDB 1.5.5, which lose such rows
 """
@@ -21,14 +22,21 @@ import pyarrow.parquet as pq
 
 from widen.files.footers import open_data_file, read_files, read_footer
 from widen.limits import DRIVER_FOOTERS
-from widen.log.exact_bounds import find_inexact
+from widen.log.exact_bounds import are_inexact, have_exponents, lack_bounds
 from widen.log.file_list import canonical_path, decode_statistics, to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, leaves
-from widen.model.types import DOUBLE, FLOAT, TIMESTAMP, DataType, DecimalType
+from widen.model.types import BOOLEAN, DOUBLE, FLOAT, TIMESTAMP, DataType, DecimalType
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
-from widen.protocol.file_statistics import MAX_EXACT_DIGITS, MAX_VALUES, MIN_VALUES, take_bounds
+from widen.protocol.file_statistics import (
+    MAX_EXACT_DIGITS,
+    MAX_VALUES,
+    MIN_VALUES,
+    contradicts_footer,
+    indexed_leaves,
+    take_bounds,
+)
 from widen.protocol.type_widening import all_type_changes
 
 if TYPE_CHECKING:
@@ -42,18 +50,33 @@ REPAIR = "REPAIR STATISTICS"
 
 
 def doubtful_columns(snapshot: Snapshot) -> dict[Path, DataType]:
-    """Return the columns whose bounds may be rounded, by physical path: doubles that were floats, long decimals."""
+    """Return the columns whose bounds other readers may misread, by physical path.
+
+    They are doubles that were floats, and decimals that a double does not hold or that may be written with an exponent.
+    """
     schema, mode = snapshot.schema, snapshot.configuration.mapping
     were_floats = {path for path, change in all_type_changes(schema) if change.old == FLOAT}
     return {
         to_physical_path(schema, path, mode): leaf
         for path, leaf in leaves(schema)
-        if is_struct_path(schema, path) and (path in were_floats if leaf == DOUBLE else _is_long(leaf))
+        if is_struct_path(schema, path) and (path in were_floats if leaf == DOUBLE else _is_doubtful(leaf))
     }
 
 
-def _is_long(leaf: DataType) -> bool:
-    return isinstance(leaf, DecimalType) and leaf.precision > MAX_EXACT_DIGITS
+def boolean_columns(snapshot: Snapshot) -> dict[Path, DataType]:
+    """Return the boolean columns that have statistics, by physical path."""
+    schema, mode = snapshot.schema, snapshot.configuration.mapping
+    indexed = indexed_leaves(schema, snapshot.properties, snapshot.partition_columns)
+    found = ((path, leaf) for path, leaf in leaves(schema) if leaf == BOOLEAN and path in indexed)
+    return {to_physical_path(schema, path, mode): leaf for path, leaf in found}
+
+
+def _is_doubtful(leaf: DataType) -> bool:
+    return isinstance(leaf, DecimalType) and (leaf.precision > MAX_EXACT_DIGITS or leaf.scale >= EXPONENT_SCALE)
+
+
+EXPONENT_SCALE = 5
+"""From this scale on, some writers use an exponent: deltalake writes 0.00001 as 1e-5."""
 
 
 @dataclass
@@ -63,12 +86,14 @@ class StatisticsRepair:
     Args:
         session: Returns the session; called only to read the footers of many files.
         driver_files: The maximum number of files whose footers this process reads.
+        adds_booleans: Whether to add the bounds of booleans, too.
         read: How many footers were read.
         repaired: The paths of the files with other bounds.
     """
 
     session: Callable[[], Session]
     driver_files: int = DRIVER_FOOTERS
+    adds_booleans: bool = False
     read: int = 0
     repaired: set[str] = field(default_factory=set)
     _checked: dict[tuple[str, str | None], str | None] = field(default_factory=dict)
@@ -78,7 +103,7 @@ class StatisticsRepair:
 
         At most `MOST_FILES` files are returned. A footer is read once, however often this is called.
         """
-        columns = doubtful_columns(snapshot)
+        columns = {**doubtful_columns(snapshot), **(boolean_columns(snapshot) if self.adds_booleans else {})}
         changed: list[Add] = []
         if not columns:
             return changed
@@ -109,17 +134,42 @@ def contradicts(snapshot: Snapshot, files: pa.Table, columns: Mapping[Path, Data
     """Return whether the footer of a file has other bounds of some columns than the log; reads them one by one."""
     for add in to_adds(files):
         footer = read_footer(snapshot.store, frozenset(columns), snapshot.store.plain(add.path))
-        if take_bounds(add.stats, footer.stats, columns) != add.stats:
+        if contradicts_footer(add.stats, footer.stats, columns):
             return True
     return False
 
 
-def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
+def rounded_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
     """Return the files with a bound that may be rounded: it is not a float, or has more digits than a double."""
-    floats = [path for path, leaf in columns.items() if leaf == DOUBLE]
-    decimals = {path: leaf.scale for path, leaf in columns.items() if isinstance(leaf, DecimalType)}
-    parts = [find_inexact(batch, floats, decimals) for batch in files.to_batches()]
-    return pa.Table.from_batches(parts, files.schema)
+    return _choose(files, partial(_are_rounded, columns=columns))
+
+
+def exponent_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
+    """Return the files with a decimal bound that is written with an exponent."""
+    return _choose(files, partial(have_exponents, decimals=_decimals(columns)))
+
+
+def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
+    """Return the files with a bound that may be rounded, that has an exponent, or that is missing for a boolean."""
+    booleans = [path for path, leaf in columns.items() if leaf == BOOLEAN]
+
+    def are_doubtful(rows: pa.RecordBatch) -> pa.BooleanArray:
+        misread = pc.or_(_are_rounded(rows, columns), have_exponents(rows, _decimals(columns)))
+        return pc.or_(misread, lack_bounds(rows, booleans))
+
+    return _choose(files, are_doubtful)
+
+
+def _are_rounded(rows: pa.RecordBatch, columns: Mapping[Path, DataType]) -> pa.BooleanArray:
+    return are_inexact(rows, [path for path, leaf in columns.items() if leaf == DOUBLE], _decimals(columns))
+
+
+def _decimals(columns: Mapping[Path, DataType]) -> dict[Path, int]:
+    return {path: leaf.scale for path, leaf in columns.items() if isinstance(leaf, DecimalType)}
+
+
+def _choose(files: pa.Table, choose: Callable[[pa.RecordBatch], pa.BooleanArray]) -> pa.Table:
+    return pa.Table.from_batches([batch.filter(choose(batch)) for batch in files.to_batches()], files.schema)
 
 
 # INT96 timestamps: many readers hold them as 64 bits of nanoseconds since 1970, so that other years wrap around.

@@ -14,6 +14,7 @@ Source: PROTOCOL.md#per-file-statistics; Delta Lake for Spark and DuckDB's exten
 from __future__ import annotations
 
 import logging
+import re
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -29,7 +30,14 @@ from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DOUBLE, FLOAT
 from widen.protocol.actions import Action, Add, Metadata, Remove
-from widen.protocol.file_statistics import MAX_EXACT_DIGITS, MAX_VALUES, MIN_VALUES, change_bounds
+from widen.protocol.file_statistics import (
+    MAX_EXACT_DIGITS,
+    MAX_VALUES,
+    MIN_VALUES,
+    NULL_COUNT,
+    NUM_RECORDS,
+    change_bounds,
+)
 from widen.protocol.table_configuration import TableConfiguration
 
 pc = import_lazily("pyarrow.compute")
@@ -59,7 +67,7 @@ def exact_float_adds(base: Snapshot, paths: Collection[Path], actions: Iterable[
     """
     files, keys = base.files(), [path[0] for path in paths if len(path) == 1 and path[0] in base.partition_keys]
     stored = [path for path in paths if path[0] not in keys]
-    chosen = _choose(files, partial(find_inexact, floats=stored)) if stored else files.slice(0, 0)
+    chosen = _choose(files, partial(_with_inexact_bounds, floats=stored)) if stored else files.slice(0, 0)
     if chosen.num_rows > REPAIRED_FILES:
         _log.warning(
             "%s: the bounds of %d files in the log are not exact for %s, which other readers need to find every row. "
@@ -126,10 +134,14 @@ def without_named(ours: Sequence[Action], theirs: Iterable[Action]) -> list[Acti
     ]
 
 
-def find_inexact(
+def _with_inexact_bounds(rows: pa.RecordBatch, floats: Collection[Path]) -> pa.RecordBatch:
+    return rows.filter(are_inexact(rows, floats))
+
+
+def are_inexact(
     rows: pa.RecordBatch, floats: Collection[Path], decimals: Mapping[Path, int] = NO_DECIMALS
-) -> pa.RecordBatch:
-    """Return the rows of a file list with a bound that is not exactly a float, or a decimal longer than a double.
+) -> pa.BooleanArray:
+    """Return which rows of a file list have a bound that is not exactly a float, or a decimal longer than a double.
 
     Args:
         floats: The physical paths of columns with floats.
@@ -138,7 +150,7 @@ def find_inexact(
     try:
         stats = decode_statistics(rows["stats"], dict.fromkeys((*floats, *decimals), pa.float64()))
     except pa.ArrowException:  # statistics that Arrow does not decode are looked at one by one
-        return rows
+        return pa.repeat(True, rows.num_rows)
     mask = pa.repeat(False, rows.num_rows)
     for key in (MIN_VALUES, MAX_VALUES):
         for path in floats:
@@ -148,7 +160,42 @@ def find_inexact(
         for path, scale in decimals.items():
             bound = pc.abs(pc.struct_field(stats, [key, *path]))
             mask = pc.or_(mask, pc.fill_null(pc.greater_equal(bound, 10.0 ** (MAX_EXACT_DIGITS - scale)), False))
-    return rows.filter(mask)
+    return mask
+
+
+def have_exponents(rows: pa.RecordBatch, decimals: Iterable[Path]) -> pa.BooleanArray:
+    """Return which rows of a file list may have a decimal bound that is written with an exponent, e.g. ``1E-8``.
+
+    deltalake and Delta Lake for Spark write such bounds. The Arrow dataset of deltalake takes them for null, and skips
+    the file.
+    """
+    mask = pa.repeat(False, rows.num_rows)
+    for path in decimals:
+        name = re.escape(msgspec.json.encode(path[-1]).decode())
+        found = pc.match_substring_regex(rows["stats"], f"{name}:-?[0-9.]+[eE]")
+        mask = pc.or_(mask, pc.fill_null(found, False))
+    return mask
+
+
+def lack_bounds(rows: pa.RecordBatch, columns: Collection[Path]) -> pa.BooleanArray:
+    """Return which rows of a file list have counts and values of a boolean, and not both of its bounds.
+
+    A file from before the column was added has no counts of it, and no values.
+    Delta Lake for Spark writes none. The Arrow dataset of deltalake takes them for null, and skips the file.
+    """
+    mask = pa.repeat(False, rows.num_rows)
+    if not columns:
+        return mask
+    try:
+        stats = decode_statistics(rows["stats"], dict.fromkeys(columns, pa.bool_()))
+    except pa.ArrowException:  # statistics that Arrow does not decode are looked at one by one
+        return pa.repeat(True, rows.num_rows)
+    counts = pc.struct_field(stats, [NUM_RECORDS])
+    for path in columns:
+        low, high, nulls = (pc.struct_field(stats, [key, *path]) for key in (MIN_VALUES, MAX_VALUES, NULL_COUNT))
+        has_values = pc.and_(pc.is_valid(counts), pc.fill_null(pc.not_equal(nulls, counts), False))
+        mask = pc.or_(mask, pc.and_(has_values, pc.or_(pc.is_null(low), pc.is_null(high))))
+    return mask
 
 
 def _nearest_float(value: Any) -> Any:

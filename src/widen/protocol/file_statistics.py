@@ -17,7 +17,7 @@ import msgspec
 
 from widen.errors import InvalidOption
 from widen.model.column_path import ELEMENT, Path, fold_path, format_path, parse_path
-from widen.model.types import ArrayType, DataType, DecimalType, StructType, name_key
+from widen.model.types import BOOLEAN, ArrayType, DataType, DecimalType, StructType, name_key
 from widen.protocol.actions import Add
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value
@@ -354,11 +354,27 @@ def encode_statistics(rows: int, columns: Mapping[Path, ColumnStatistics]) -> st
         _put(low, path, _to_bound(statistics.low, up=False))
         _put(high, path, _to_bound(statistics.high, up=True))
         _put(nulls, path, statistics.nulls)
-    value = {NUM_RECORDS: rows, MIN_VALUES: low, MAX_VALUES: high, NULL_COUNT: nulls}
-    return _encoder.encode(value).decode()
+    return _encode({NUM_RECORDS: rows, MIN_VALUES: low, MAX_VALUES: high, NULL_COUNT: nulls})
+
+
+def _encode(value: Any) -> str:
+    """Return statistics as JSON, with the digits of decimals: an exponent is null for deltalake's Arrow dataset."""
+    return _encoder.encode(_without_exponents(value)).decode()
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+def _without_exponents(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_exponents(each) for key, each in value.items()}
+    if isinstance(value, Decimal) and abs(value.adjusted()) <= MAX_DIGITS:
+        return msgspec.Raw(f"{value:f}".encode())
+    return value
+
+
+MAX_DIGITS = 38
+"""The maximum precision of a decimal."""
 
 
 def with_loose_bounds(text: str | None, rows: int) -> str:
@@ -370,7 +386,7 @@ def with_loose_bounds(text: str | None, rows: int) -> str:
 
     Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
     """
-    return _encoder.encode({**_decode(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False}).decode()
+    return _encode({**_decode(text), NUM_RECORDS: rows, TIGHT_BOUNDS: False})
 
 
 def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any], Any]) -> str | None:
@@ -391,7 +407,7 @@ def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any
                 new = change(old)
                 if new != old:
                     struct[path[-1]], is_changed = new, True
-    return _encoder.encode(value).decode() if is_changed else text
+    return _encode(value) if is_changed else text
 
 
 MAX_EXACT_DIGITS = 15
@@ -401,21 +417,51 @@ MAX_EXACT_DIGITS = 15
 def take_bounds(text: str | None, footer: str, columns: Mapping[Path, DataType]) -> str | None:
     """Return the statistics of a file with the bounds of its footer; the same text if they agree.
 
-    A bound that the log or the footer lacks stays as it is.
+    A bound that the log or the footer lacks stays as it is, but that of a boolean, which only some writers write, is
+    added. A decimal with an exponent becomes one without.
 
     Args:
         text: The statistics in the log, or None.
         footer: The statistics of the footer, as JSON text in the same form.
-        columns: The types of the columns to compare, double or decimal, by physical path.
+        columns: The types of the columns to compare, double, decimal or boolean, by physical path.
     """
-    value, exact, is_changed = _decode(text), _decode(footer), False
+    value, is_changed = _decode(text), False
+    for key, path, new in (*_with_exponents(value, text, columns), *_contradictions(value, footer, columns)):
+        _put(value.setdefault(key, {}), path, new)
+        is_changed = True
+    return _encode(value) if is_changed else text
+
+
+def contradicts_footer(text: str | None, footer: str, columns: Mapping[Path, DataType]) -> bool:
+    """Return whether a bound in the log has another value than in the footer; see `take_bounds`."""
+    return any(True for _ in _contradictions(_decode(text), footer, columns))
+
+
+def _contradictions(
+    value: Mapping[str, Any], footer: str, columns: Mapping[Path, DataType]
+) -> Iterator[tuple[str, Path, Any]]:
+    exact = _decode(footer)
     for key in (MIN_VALUES, MAX_VALUES):
         for path, data_type in columns.items():
-            struct, new = value_at(value.get(key), path[:-1]), value_at(exact.get(key), path)
-            old = struct.get(path[-1]) if isinstance(struct, dict) else None
-            if _is_number(old) and _is_number(new) and _differ(old, new, data_type):
-                struct[path[-1]], is_changed = new, True
-    return _encoder.encode(value).decode() if is_changed else text
+            old, new = (value_at(each.get(key), path) for each in (value, exact))
+            is_missing = old is None and isinstance(new, bool) and data_type == BOOLEAN
+            if is_missing or (_is_number(old) and _is_number(new) and _differ(old, new, data_type)):
+                yield key, path, new
+
+
+def _with_exponents(
+    value: Mapping[str, Any], text: str | None, columns: Mapping[Path, DataType]
+) -> Iterator[tuple[str, Path, Any]]:
+    texts = _as_texts.decode(text) if text and value and EXPONENT.search(text) else {}
+    for key in (MIN_VALUES, MAX_VALUES):
+        for path, data_type in columns.items():
+            old, written = value_at(value.get(key), path), value_at(texts.get(key), path)
+            if isinstance(data_type, DecimalType) and isinstance(old, Decimal) and "e" in (written or "").lower():
+                yield key, path, old
+
+
+EXPONENT = re.compile("[0-9][eE]")
+_as_texts = msgspec.json.Decoder(float_hook=str)
 
 
 def _is_number(value: Any) -> bool:
@@ -437,7 +483,7 @@ def _put(target: dict[str, Any], path: Path, value: Any) -> None:
 def _to_bound(value: Any, *, up: bool) -> Any:
     """Return a bound in the form of the log, or None if it has no such form; a truncated upper string is rounded up."""
     match value:
-        case bool() | bytes() | None:
+        case bytes() | None:
             return None
         case float():
             return _to_float_bound(value, up=up)

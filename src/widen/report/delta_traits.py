@@ -5,15 +5,16 @@ Source: docs/guide/readers.md
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
-from widen.log.file_list import decode_statistics
+from widen.log.exact_bounds import lack_bounds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, fields, is_struct_path, leaves
 from widen.model.lazy_module import import_lazily
@@ -23,6 +24,7 @@ from widen.model.types import (
     DOUBLE,
     FLOAT,
     TIMESTAMP,
+    DataType,
     DecimalType,
     StructType,
 )
@@ -33,6 +35,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import FEATURES, TABLE_FEATURES_READER, supported_features
 from widen.protocol.type_widening import TypeChange, all_type_changes
 from widen.report.reader_predictions import TRAITS, Trait, TraitChange, new_column_traits
+from widen.report.statistics_texts import StatisticsTexts, try_decode
 
 if TYPE_CHECKING:
     from widen.files import footers, statistics_repair
@@ -87,10 +90,6 @@ def configuration_traits(configuration: TableConfiguration) -> Iterator[Trait]:
         yield from _mapped_columns(configuration)
     for path, change in all_type_changes(configuration.schema):
         yield Trait(type_change_trait(change), path)
-    keys = configuration.partition_columns
-    for field in configuration.schema.fields:
-        if field.type == BOOLEAN and field.name not in keys:
-            yield Trait("boolean", (field.name,))
 
 
 def _mapped_columns(configuration: TableConfiguration) -> Iterator[Trait]:
@@ -141,6 +140,9 @@ class _FileTraits:
                 continue
             if leaf == TIMESTAMP:
                 yield from self._int96(path, physical)
+            elif leaf == BOOLEAN:
+                if any(pc.any(lack_bounds(rows, [physical])).as_py() for rows in self.texts.unbounded(physical)):
+                    yield Trait("boolean", path)
             elif leaf in (FLOAT, DOUBLE):
                 yield from self._special_floats(path, physical)
 
@@ -160,11 +162,10 @@ class _FileTraits:
         with footers.open_data_file(self.snapshot.store, self.snapshot.store.plain(path)) as file:
             return pq.read_metadata(file)
 
-    def _statistics(self, physical: Path, kind: pa.DataType) -> pa.StructArray | None:
-        try:
-            return decode_statistics(self.files["stats"].combine_chunks(), {physical: kind})
-        except pa.ArrowException:
-            return None
+    @cached_property
+    def texts(self) -> StatisticsTexts:
+        """The statistics of the files."""
+        return StatisticsTexts(self.files, self.snapshot.configuration.physical_schema)
 
     def may_have(self, trait: Trait) -> bool:
         """Return False if the footers show that no file has the old type of a column whose type changed."""
@@ -202,27 +203,41 @@ class _FileTraits:
         mode = snapshot.configuration.mapping
         logical = {to_physical_path(snapshot.schema, path, mode): path for path, _ in leaves(snapshot.schema)}
         for physical, kind in statistics_repair.doubtful_columns(snapshot).items():
-            doubtful = statistics_repair.doubtful_files(self.files, {physical: kind})
-            if not doubtful.num_rows:
+            column = {physical: kind}
+            rounded = self._first(partial(statistics_repair.rounded_files, columns=column))
+            if isinstance(kind, DecimalType) and self._has_exponents(kind, column, rounded):
+                yield Trait("exponent-bounds", logical[physical])
+            if not rounded.num_rows:
                 continue
-            is_few = doubtful.num_rows <= FEW_FILES
+            is_few = rounded.num_rows <= FEW_FILES
             if isinstance(kind, DecimalType) and kind.precision <= _SHORT_DECIMALS:
                 yield Trait("long-decimals", logical[physical])
-            if not is_few or statistics_repair.contradicts(snapshot, doubtful, {physical: kind}):
+            if not is_few or statistics_repair.contradicts(snapshot, rounded, column):
                 name = "rounded-decimals" if isinstance(kind, DecimalType) else "short-bounds"
                 yield Trait(name, logical[physical], is_few)
+
+    def _has_exponents(self, kind: DecimalType, column: Mapping[Path, DataType], rounded: pa.Table) -> bool:
+        """Return whether a bound has an exponent. Without small fractions, only numbers of many digits have one."""
+        choose = partial(statistics_repair.exponent_files, columns=column)
+        found = self._first(choose) if kind.scale >= statistics_repair.EXPONENT_SCALE else choose(rounded)
+        return bool(found.num_rows)
+
+    def _first(self, choose: Callable[[pa.Table], pa.Table], parts: Iterable[pa.RecordBatch] | None = None) -> pa.Table:
+        """Return the files that are chosen among some; where they are many, not all of them."""
+        found = self.files.slice(0, 0)
+        for part in self.texts.parts() if parts is None else parts:
+            found = pa.concat_tables([found, choose(pa.Table.from_batches([part]))])
+            if found.num_rows > FEW_FILES:
+                break
+        return found
 
     def _nested(self, path: Path, physical: Path) -> Iterator[Trait]:
         """Yield whether a struct, a list or a map may be null."""
         top = path[:1]
         column = next(field.type for field in self.snapshot.schema.fields if field.name == top[0])
-        if isinstance(column, StructType):
-            is_counted = is_struct_path(self.snapshot.schema, path)
-            kinds = (pa.float64(), pa.string()) if is_counted else ()
-            statistics = next((each for kind in kinds if (each := self._statistics(physical, kind)) is not None), None)
-            counts = None if statistics is None else pc.struct_field(statistics, [NULL_COUNT, *physical])
-            if counts is not None and counts.null_count == 0 and pc.sum(counts).as_py() == 0:
-                return
+        is_counted = isinstance(column, StructType) and is_struct_path(self.snapshot.schema, path)
+        if is_counted and self.texts.counts_no_null(physical):
+            return
         yield Trait("nested-null", top)
 
     def _special_floats(self, path: Path, physical: Path) -> Iterator[Trait]:
@@ -231,25 +246,17 @@ class _FileTraits:
         Widen and deltalake leave bounds out for infinite values; Widen leaves out bounds and counts for NaN. Delta Lake
         for Spark writes both as text. deltalake leaves NaN out of the bounds, so that only the values show it.
         """
-        statistics = self._statistics(physical, pa.float64())
-        if statistics is None:
-            texts = self.files["stats"].filter(pc.fill_null(pc.match_substring(self.files["stats"], '"NaN"'), False))
-            if any(_greatest(text, physical) == "NaN" for text in texts.slice(0, FEW_FILES).to_pylist()):
-                yield Trait("nan-beside", path)
-            return
-        low, high = (pc.struct_field(statistics, [key, *physical]) for key in (MIN_VALUES, MAX_VALUES))
-        nulls, rows = (pc.struct_field(statistics, keys) for keys in ([NULL_COUNT, *physical], [NUM_RECORDS]))
-        unbounded = pc.and_(pc.and_(pc.is_null(low), pc.is_null(high)), pc.is_valid(rows))
-        if pc.any(pc.and_(unbounded, pc.fill_null(pc.less(nulls, rows), False))).as_py():
+        found = [_float_facts(rows, physical) for rows in self.texts.unbounded(physical)]
+        if any(each.is_infinite for each in found):
             yield Trait("infinity", path)
-        uncounted = pc.and_(unbounded, pc.is_null(nulls))
-        if pc.any(uncounted).as_py():
+        if any(each.has_nan_bound for each in found):
+            yield Trait("nan-beside", path)
+        elif uncounted := list(chain.from_iterable(each.uncounted for each in found)):
             yield from self._nan_files(path, physical, uncounted)
         if self._has_hidden_nan(physical):
             yield Trait("nan-hidden", path)
 
-    def _nan_files(self, path: Path, physical: Path, mask: pa.Array) -> Iterator[Trait]:
-        paths = self.files["path"].filter(mask).to_pylist()
+    def _nan_files(self, path: Path, physical: Path, paths: Sequence[str]) -> Iterator[Trait]:
         if len(paths) > FEW_FILES:
             yield Trait("nan-beside", path, is_certain=False)
             return
@@ -284,11 +291,39 @@ class _FileTraits:
         """Yield whether files have INT96 timestamps, and some that do not fit 64 bits of nanoseconds."""
         if self.footers is not None and any(_column(each, physical, "INT96") for each in self.footers):
             yield Trait("int96", path)
-        chosen = statistics_repair.far_timestamps(self.files, [physical])
+        far = partial(statistics_repair.far_timestamps, columns=[physical])
+        chosen = self._first(far, self.texts.outside_centuries(physical))
         if chosen.num_rows > FEW_FILES:
             yield Trait("int96-far", path, is_certain=False)
         elif statistics_repair.with_int96(self.snapshot, chosen, [physical]).num_rows:
             yield Trait("int96-far", path)
+
+
+@dataclass(frozen=True)
+class _FloatFacts:
+    """What the statistics of some files say of a column with floats.
+
+    Args:
+        uncounted: The paths of up to `FEW_FILES` + 1 files that have neither bounds nor counts.
+    """
+
+    is_infinite: bool = False
+    has_nan_bound: bool = False
+    uncounted: Sequence[str] = ()
+
+
+def _float_facts(rows: pa.RecordBatch, physical: Path) -> _FloatFacts:
+    statistics = try_decode(rows["stats"], physical, pa.float64())
+    if statistics is None:  # a bound is a text
+        texts = rows["stats"].filter(pc.fill_null(pc.match_substring(rows["stats"], '"NaN"'), False))
+        greatest = [_greatest(text, physical) for text in texts.slice(0, FEW_FILES).to_pylist()]
+        return _FloatFacts(has_nan_bound="NaN" in greatest)
+    low, high = (pc.struct_field(statistics, [key, *physical]) for key in (MIN_VALUES, MAX_VALUES))
+    nulls, counts = (pc.struct_field(statistics, keys) for keys in ([NULL_COUNT, *physical], [NUM_RECORDS]))
+    unbounded = pc.and_(pc.and_(pc.is_null(low), pc.is_null(high)), pc.is_valid(counts))
+    is_infinite = pc.any(pc.and_(unbounded, pc.fill_null(pc.less(nulls, counts), False))).as_py()
+    uncounted = rows["path"].filter(pc.and_(unbounded, pc.is_null(nulls))).slice(0, FEW_FILES + 1)
+    return _FloatFacts(bool(is_infinite), uncounted=uncounted.to_pylist())
 
 
 def _column(metadata: Any, physical: Path, kind: str) -> bool:

@@ -156,8 +156,8 @@ class MaintenanceMixin(PropertyChangesMixin):
             clear_history: Whether to remove the recorded type changes from the schema after the rewrite; older versions
                 keep theirs.
             statistics: Whether to rewrite no file, and to replace the bounds in the log that are not exact, by those of
-                the footers: of floats that became doubles, and of decimals that were written as doubles. Other readers
-                lose rows of filters on them.
+                the footers: of floats that became doubles, and of decimals that were written as doubles or with
+                exponents. Booleans without bounds get them. Other readers lose rows of filters on such columns.
             spark: The session, classic or Connect; by default the active one, else a local one.
 
         Raises:
@@ -191,7 +191,7 @@ class MaintenanceMixin(PropertyChangesMixin):
     def _repair_statistics(self, spark: SparkSession | None) -> TableChange[Self]:
         from widen.files.statistics_repair import REPAIR, StatisticsRepair
 
-        repair = StatisticsRepair(session_to_rewrite(spark))
+        repair = StatisticsRepair(session_to_rewrite(spark), adds_booleans=True)
         with several_commits():
             self._after(lambda: add_files_again(self._store, REPAIR, repair.find))
         metrics = {"numRepairedFiles": len(repair.repaired)} if repair.repaired else {}

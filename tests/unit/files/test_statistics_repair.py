@@ -67,6 +67,41 @@ def test_decimals_that_went_through_a_double(tmp_path: Path) -> None:
     assert after.refresh().version == 4
 
 
+SMALL = Decimal("-0.0000001")
+
+
+def small_decimals_found(location: Path) -> int:
+    dataset = DeltaTable(location).to_pyarrow_dataset()
+    return int(dataset.count_rows(filter=ds.field("v") == pa.scalar(SMALL, pa.decimal128(9, 7))))
+
+
+def test_decimals_with_exponents_are_written_out(tmp_path: Path) -> None:
+    """deltalake 1.6.6 writes 1e-7, which its own Arrow dataset takes for null."""
+    rows = pa.table({"v": pa.array([SMALL], pa.decimal128(9, 7)), "e": [1e-300]})
+    write_deltalake(tmp_path, rows)
+    assert small_decimals_found(tmp_path) == 0
+    assert build_report.build_report(widen.Table(tmp_path).snapshot).inexact.files == 1
+    assert widen.Table(tmp_path).rewrite(statistics=True).metrics == {"numRepairedFiles": 1}
+    assert small_decimals_found(tmp_path) == 1
+    (stats,) = widen.Table(tmp_path).files()["stats"].to_pylist()
+    assert '"v":-0.0000001' in stats
+    assert json.loads(stats)["maxValues"]["e"] == 1e-300
+    assert widen.Table(tmp_path).rewrite(statistics=True).metrics == {}
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_widen_writes_decimals_without_exponents(tmp_path: Path, vectors: str) -> None:
+    properties = {"delta.enableDeletionVectors": vectors}
+    widen.create_table(tmp_path, "id int, v decimal(9,7)", properties=properties)
+    rows = {"id": pa.array([1, 2], pa.int32()), "v": pa.array([SMALL, Decimal("1.5")], pa.decimal128(9, 7))}
+    widen.ingest(pa.table(rows), tmp_path, engine="local")
+    widen.Table(tmp_path).delete("id = 2")  # with vectors it writes the statistics of the file again
+    assert vectors == "true" or small_decimals_found(tmp_path) == 1
+    (stats,) = widen.Table(tmp_path).files()["stats"].to_pylist()
+    assert '"v":-0.0000001' in stats
+    assert widen.Table(tmp_path).rewrite(statistics=True).metrics == {}
+
+
 def test_floats_that_became_doubles_beside_doubles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Short bounds of a float are wrong, and the same text is right for a double: the footer tells."""
     monkeypatch.setattr(exact_bounds, "REPAIRED_FILES", 0)

@@ -197,7 +197,7 @@ def test_properties_choose_the_indexed_leaves() -> None:
         ("a" * 40, "b" * 40, (f'"{"a" * 32}"', f'"{"b" * 31}c"')),
         ("x", "\U0010ffff" * 40, ('"x"', None)),
         ("x", "a\ud7ff" * 16 + "z", ('"x"', '"' + "a\ud7ff" * 15 + 'a\ue000"')),
-        (True, True, (None, None)),
+        (True, True, ("true", "true")),
         (b"x", b"y", (None, None)),
         (float("nan"), float("inf"), (None, None)),
     ],

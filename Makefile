@@ -72,6 +72,10 @@ interop: setup $(WORK)/spark-classes.stamp $(WORK)/jars/stamp $(WORK)/jars/rest_
 readers: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp $(WORK)/venv-readers.stamp ## ask every reader of Delta and Iceberg tables that can be installed, and write what Widen predicts from (half an hour)
 	@$(WITH_JAVA) PYTHONPATH=src $(RUN) tools/readers.py $(WORK)/readers --write $(ARGS) && PYTHONPATH=src $(RUN) tools/readers_page.py
 
+.PHONY: edges
+edges: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp $(WORK)/venv-readers.stamp ## filters at the bounds of 10,000 values of each writer, through every reader; VALUES=1000 for fewer
+	@export WIDEN_TEST_EDGES=$(or $(VALUES),10000) && $(PYTEST) tests/interop/test_lost_rows.py --timeout 7200 -s $(ARGS)
+
 .PHONY: s3
 s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback
 	@$(PYTEST) tests/s3 $(ARGS)

@@ -3,8 +3,9 @@
     python reader_clients.py CLIENT [ARGUMENT …]
 
 A request is a JSON line ``{"table", "name", "columns", "question"}``: the question is null for all rows, or
-``{"column", "op", "type", "value"}`` with an op of ``= > < >= <= null value``. An answer is ``{"rows": [...]}`` with
-the values as exact texts, ``{"count": n}`` for the op ``count``, or ``{"error": text}``.
+``{"column", "op", "type", "value"}`` with an op of ``= > < >= <= null value``, or ``{"op": "and", "terms": [...]}`` of
+such comparisons. An answer is ``{"rows": [...]}`` with the values as exact texts, ``{"count": n}`` for the op
+``count``, or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -157,16 +159,35 @@ def sql_query(dialect: str, source: str, request: Request) -> str:
         return f"SELECT {selected} FROM {source}"
     if asked["op"] == "count":
         return f"SELECT count(*) AS n FROM {source}"
-    column = f"{quote}{asked['column']}{quote}"
+    column = f"{quote}{asked.get('column')}{quote}"
     if asked["op"] in ("null", "value"):
         return f"SELECT {selected} FROM {source} WHERE {column} IS {'NOT ' * (asked['op'] == 'value')}NULL"
-    constant = sql_value(dialect, asked["type"], asked["value"])
-    return f"SELECT {selected} FROM {source} WHERE {column} {asked['op']} {constant}"
+    condition = " AND ".join(
+        f"{quote}{each['column']}{quote} {each['op']} {sql_value(dialect, each['type'], each['value'])}"
+        for each in terms(asked)
+    )
+    return f"SELECT {selected} FROM {source} WHERE {condition}"
 
 
-def compare(column: Any, asked: dict[str, str], value: Any) -> Any:
-    """Return a comparison in the expressions of a library whose columns overload Python's operators."""
-    return OPERATORS[asked["op"]](column, value)
+def terms(asked: dict[str, Any]) -> list[dict[str, str]]:
+    """Return the comparisons of a question, all of which must hold."""
+    return list(asked["terms"]) if asked["op"] == "and" else [asked]
+
+
+def compare(column: Callable[[str], Any], asked: dict[str, Any], constant: Callable[[str, Any], Any]) -> Any:
+    """Return the condition of a question in the expressions of a library whose columns overload Python's operators.
+
+    Args:
+        column: Returns a column by name.
+        constant: Returns the constant that a column is compared with.
+    """
+    found = (
+        OPERATORS[each["op"]](
+            column(each["column"]), constant(each["column"], python_value(each["type"], each["value"]))
+        )
+        for each in terms(asked)
+    )
+    return reduce(operator.and_, found)
 
 
 def answer(table: Any, request: Request) -> dict[str, Any]:
@@ -197,12 +218,11 @@ def _from_dataset(dataset: Any, request: Request, asked: Any, pc: Any) -> Any:
         return dataset.to_table()
     if asked["op"] == "count":
         return int(dataset.count_rows())
-    column = pc.field(asked["column"])
     if asked["op"] in ("null", "value"):
+        column = pc.field(asked["column"])
         return dataset.to_table(filter=column.is_null() if asked["op"] == "null" else column.is_valid())
-    kind = dataset.schema.field(asked["column"]).type
-    value = python_value(asked["type"], asked["value"])
-    return dataset.to_table(filter=compare(column, asked, pa.scalar(value, kind)))
+    kinds = {field.name: field.type for field in dataset.schema}
+    return dataset.to_table(filter=compare(pc.field, asked, lambda name, value: pa.scalar(value, kinds[name])))
 
 
 def deltalake_queries(request: Request) -> Any:
@@ -240,12 +260,11 @@ def _in_polars(polars: Any, frame: Any, request: Request) -> Any:
     asked = request["question"]
     if asked is not None and asked["op"] == "count":
         return int(frame.select(polars.len()).collect().item())
-    if asked is not None:
+    if asked is not None and asked["op"] in ("null", "value"):
         column = polars.col(asked["column"])
-        if asked["op"] in ("null", "value"):
-            frame = frame.filter(column.is_null() if asked["op"] == "null" else column.is_not_null())
-        else:
-            frame = frame.filter(compare(column, asked, polars.lit(python_value(asked["type"], asked["value"]))))
+        frame = frame.filter(column.is_null() if asked["op"] == "null" else column.is_not_null())
+    elif asked is not None:
+        frame = frame.filter(compare(polars.col, asked, lambda _, value: polars.lit(value)))
     return frame.select(request["columns"]).collect().to_arrow()
 
 
@@ -273,12 +292,11 @@ def _daft(read: Callable[[Any, str], Any]) -> Callable[[Request], Any]:
         frame, asked = read(daft, request["table"]), request["question"]
         if asked is not None and asked["op"] == "count":
             return int(frame.count_rows())
-        if asked is not None:
+        if asked is not None and asked["op"] in ("null", "value"):
             column = daft.col(asked["column"])
-            if asked["op"] in ("null", "value"):
-                frame = frame.where(column.is_null() if asked["op"] == "null" else column.not_null())
-            else:
-                frame = frame.where(compare(column, asked, daft.lit(python_value(asked["type"], asked["value"]))))
+            frame = frame.where(column.is_null() if asked["op"] == "null" else column.not_null())
+        elif asked is not None:
+            frame = frame.where(compare(daft.col, asked, lambda _, value: daft.lit(value)))
         return frame.select(*map(daft.col, request["columns"])).to_arrow()
 
     return ask
@@ -402,17 +420,20 @@ def pyiceberg_scan(request: Request) -> Any:
     if asked["op"] in ("null", "value"):
         term = expressions.IsNull if asked["op"] == "null" else expressions.NotNull
         return table.scan(row_filter=term(asked["column"])).to_arrow()
-    terms = {
+    forms = {
         "=": expressions.EqualTo,
         ">": expressions.GreaterThan,
         "<": expressions.LessThan,
         ">=": expressions.GreaterThanOrEqual,
         "<=": expressions.LessThanOrEqual,
     }
-    value = python_value(asked["type"], asked["value"])
-    if asked["type"].startswith(("timestamp", "date")):
-        value = value.isoformat()
-    return table.scan(row_filter=terms[asked["op"]](asked["column"], value)).to_arrow()
+
+    def to_term(each: dict[str, str]) -> Any:
+        value = python_value(each["type"], each["value"])
+        is_time = each["type"].startswith(("timestamp", "date"))
+        return forms[each["op"]](each["column"], value.isoformat() if is_time else value)
+
+    return table.scan(row_filter=reduce(expressions.And, map(to_term, terms(asked)))).to_arrow()
 
 
 CLIENTS: dict[str, Callable[..., Callable[[Request], Any]]] = {

@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,8 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
     return str(value).removesuffix("+00:00")
 
 
@@ -152,8 +155,7 @@ class Client:
             if "\x1e" in line:
                 found: dict[str, Any] = json.loads(line.rpartition("\x1e")[2])
                 return found
-        self.process.wait()
-        self.process = None
+        self.close()
         return {"error": "the process ended"}
 
     def _start(self) -> subprocess.Popen[str]:
@@ -169,10 +171,9 @@ class Client:
 
     def close(self) -> None:
         """End the process."""
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
-            self.process.wait()
-            self.process = None
+        if self.process is not None:
+            with self.process:  # closes the pipes, which ends the process, and waits for it
+                self.process = None
 
 
 # Making and asking.
@@ -417,6 +418,7 @@ DATA = ROOT / "src" / "widen" / "report" / "readers.json"
 
 def main(given: argparse.Namespace) -> int:
     """Make, ask, write and compare; return 1 if a prediction was wrong."""
+    given.folder = given.folder.resolve()  # chdb and Spark need it
     chosen = [table for table in TABLES if given.table in key(table)]
     clients = given.client.split(",") if given.client else list(CLIENTS)
     places_file, results_file = given.folder / "places.json", given.folder / "found.json"

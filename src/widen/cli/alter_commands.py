@@ -69,22 +69,32 @@ def alter(
     if dry_run:
         _show_plan(opened, opened.plan_columns(operations), json=call.json)
         return
-    turned_on, facts = _turned_on(opened, operations)
     before = opened.version
     with output.explain_start():
         changed = opened.change_columns(operations)
-    report_change(before, changed, json=call.json, done=turned_on, facts=facts)
+    report_change(before, changed, json=call.json)
 
 
-def _turned_on(table: Table, operations: Sequence[Operation]) -> tuple[str, Mapping[str, object]]:
-    """Return what a change says if it turns on type widening, as text and for JSON; else nothing."""
-    from widen.evolution.plan import OLDER_READERS, READERS_LOST, TURNED_ON
-    from widen.protocol.table_properties import widens_when_needed
-    from widen.schema.operations import is_type_change
+def _planned_features(table: Table, operations: Sequence[Operation]) -> tuple[str, ...]:
+    """Return the table features that operations add and that readers must support."""
+    from widen.protocol.actions import Protocol
+    from widen.protocol.table_features import added_reader_features
+    from widen.schema.alter import plan_alter
+    from widen.schema.table_state import to_table_state
 
-    if not (widens_when_needed(table.properties) and any(map(is_type_change, operations))):
-        return "", NO_FACTS
-    return f"{TURNED_ON}\n    {OLDER_READERS}", {"enablesTypeWidening": True, "readersLost": READERS_LOST}
+    change = plan_alter(to_table_state(table.snapshot), operations)
+    after = [action for action in (change.actions if change else ()) if isinstance(action, Protocol)]
+    return added_reader_features(table.protocol, after[0]) if after else ()
+
+
+def _feature_facts(added: Sequence[str]) -> dict[str, object]:
+    """Return what JSON says of the table features that a change adds; nothing without one."""
+    from widen.protocol.table_features import TYPE_WIDENING
+    from widen.schema.feature_removal import readers_without
+
+    lost = sorted({name for feature in added for name in readers_without(feature)})
+    facts: dict[str, object] = {"addedFeatures": list(added), "readersLost": lost} if added else {}
+    return facts | ({"enablesTypeWidening": True} if TYPE_WIDENING in added else {})
 
 
 def requested_changes(**options: Any) -> dict[str, Any]:
@@ -128,14 +138,15 @@ def parse_operations(
 
 def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> None:
     from widen.report import text_format
+    from widen.schema.feature_removal import feature_refusal
 
-    turned_on, facts = _turned_on(table, operations)
+    added = _planned_features(table, operations)
     if json:
         plan = [operation.to_value() for operation in operations]
-        show_json({"version": table.version, "changed": False, "operations": plan, **facts})
+        show_json({"version": table.version, "changed": False, "operations": plan, **_feature_facts(added)})
     elif operations:
         show(Text(f"would {text_format.printable(str(operation))}") for operation in operations)
-        show([Text(f"  {turned_on}")] if turned_on else [])
+        show(Text(f"  {feature_refusal(feature)}") for feature in added)
     else:
         show_unchanged(table)
 
@@ -315,17 +326,26 @@ def report_change(
     """
     from widen.report import terminal
     from widen.report.build_report import read_history
+    from widen.schema.feature_removal import feature_refusal
 
     changed = table.version > before
     intervals = read_history(table.snapshot, 1) if changed else []
     if json:
         changes = [change.to_value() for interval in intervals for change in interval.changes]
-        show_json({"version": table.version, "changed": changed, "changes": changes, **facts})
+        show_json(
+            {
+                "version": table.version,
+                "changed": changed,
+                "changes": changes,
+                **facts,
+                **_feature_facts(table.added_features),
+            }
+        )
     elif not changed:
         show_unchanged(table)
     else:
         show(terminal.commit_parts(table.location, intervals[0]))
-        show([Text(f"  {done}")] if done else [])
+        show(Text(f"  {line}") for line in (done, *map(feature_refusal, table.added_features)) if line)
 
 
 def show_unchanged(table: TableVersion) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import inspect
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ from widen.errors import (
     WidenError,
 )
 from widen.errors.tables import notes_of
-from widen.model.display import recorded_commits
+from widen.model.display import READERS_LOG, recorded_commits
 from widen.model.lazy_module import import_lazily, spark_required
 
 # Examples in the help of each command; a test parses every one of them.
@@ -295,6 +296,7 @@ def root(
     ] = False,
 ) -> None:
     """Evolve schemas and widen types of Delta Lake and Iceberg tables, without rewriting files or losing values."""
+    logging.getLogger(READERS_LOG).disabled = True  # the output of a command says it
 
 
 def _with_groups(commands: Mapping[str, Callable[..., None]]) -> Mapping[str, Callable[..., None]]:

@@ -33,7 +33,7 @@ from widen.model.schema_json import type_to_value
 from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
 from widen.protocol.table_features import TYPE_WIDENING
-from widen.schema.feature_removal import readers_without
+from widen.schema.feature_removal import feature_refusal, readers_without
 from widen.schema.operations import AddColumn, CreateTable, Operation
 from widen.schema.source_metadata import FORM, role_of, source_key
 
@@ -452,10 +452,7 @@ NOTHING = "Nothing to change."
 TURNED_ON = "Type widening is turned on with the commit"
 READERS_LOST = readers_without(TYPE_WIDENING)
 """The tested readers that refuse a table with type widening."""
-OLDER_READERS = (
-    f"{', '.join(READERS_LOST)} and other readers that do not support the table feature {TYPE_WIDENING} refuse the "
-    "table from then on."
-)
+OLDER_READERS = feature_refusal(TYPE_WIDENING)
 WOULD_WIDEN = "Type widening is off for this table. If it were on, columns would widen in place"
 HOW_TO_TURN_ON = (
     "To turn it on with the commit: --enable-type-widening (enable_type_widening=True).",

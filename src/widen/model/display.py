@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 MAX_ROWS = 20
 """The number of rows that fit one screen."""
+READERS_LOG = "widen.readers"
+"""The logger that says who refuses a table from a change on. Commands say it in their output instead."""
 
 
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -149,6 +149,12 @@ def supported_features(protocol: Protocol) -> frozenset[str]:
     return frozenset(listed | _implied_features(protocol.min_reader_version, protocol.min_writer_version))
 
 
+def added_reader_features(before: Protocol, after: Protocol) -> tuple[str, ...]:
+    """Return the features that readers need for a table only with its later protocol, in alphabetical order."""
+    added = supported_features(after) - supported_features(before)
+    return tuple(sorted(name for name in added if (feature := find_feature(name)) is None or feature.is_reader))
+
+
 def _implied_features(reader: int, writer: int) -> set[str]:
     by_writer = {f.name for f in FEATURES if 0 < f.writer_version <= writer < TABLE_FEATURES_WRITER}
     return by_writer | {f.name for f in FEATURES if 0 < f.reader_version <= reader < TABLE_FEATURES_READER}

@@ -5,6 +5,7 @@ Source: Delta Spark's DROP FEATURE; PROTOCOL.md#writer-requirements-for-type-wid
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -24,9 +25,10 @@ from widen.errors import (
     UnknownFeature,
 )
 from widen.model.column_path import fields, format_path
+from widen.model.display import READERS_LOG
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
-from widen.protocol.actions import DomainMetadata, Metadata, to_domain
+from widen.protocol.actions import DomainMetadata, Metadata, Protocol, to_domain
 from widen.protocol.column_mapping import (
     ENABLE,
     FEATURE,
@@ -49,6 +51,7 @@ from widen.protocol.table_features import (
     TYPE_WIDENING,
     TYPE_WIDENING_PREVIEW,
     V2_CHECKPOINT,
+    added_reader_features,
     dependent_features,
     find_feature,
     supported_features,
@@ -373,6 +376,25 @@ and so `to_pandas`, refuses them, or, with the old protocol versions (2, 5), ret
 def readers_without(feature: str) -> tuple[str, ...]:
     """Return the tested clients that refuse a table with a feature."""
     return tuple(name for name, client in CLIENTS.items() if feature in client.unreadable)
+
+
+def feature_refusal(feature: str) -> str:
+    """Return the sentence that says who refuses a table from the commit on that adds a feature."""
+    known = ", ".join(readers_without(feature))
+    who = f"{known} and other readers" if known else "Readers"
+    do = "refuse or misread" if feature == COLUMN_MAPPING else "refuse"
+    return f"{who} that do not support the table feature {feature} {do} the table from then on."
+
+
+_log = logging.getLogger(READERS_LOG)
+
+
+def warn_readers(location: str, before: Protocol, after: Protocol) -> tuple[str, ...]:
+    """Log who refuses a table after a change of its protocol, and return the added features that readers need."""
+    added = added_reader_features(before, after)
+    for feature in added:
+        _log.warning("%s: %s", location, feature_refusal(feature))
+    return added
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from widen.protocol.type_widening import TypeChange, all_type_changes
 from widen.report.reader_predictions import Prediction, Trait, choose_readers, predict
 from widen.schema import alter
 from widen.schema.alter import AnyPath, ByPath, NewColumn
+from widen.schema.feature_removal import warn_readers
 from widen.schema.operations import Operation
 from widen.schema.table_definition import plan_set_properties
 from widen.schema.table_state import MetadataChange, TableState, to_table_state
@@ -303,6 +304,8 @@ class ColumnMethodsMixin(OpenTable):
 class TableVersion(OpenTable):
     """The part of `Table` that needs no Spark: opens a table and returns what its log says of a version."""
 
+    _added_features: tuple[str, ...] = ()
+
     @check_arguments
     def __init__(self, location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
         self._store = LogStore(location, storage_options)
@@ -353,6 +356,11 @@ class TableVersion(OpenTable):
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns."""
         return tuple(self._snapshot.partition_columns)
+
+    @property
+    def added_features(self) -> tuple[str, ...]:
+        """The table features that changes by this object have added, and that readers must support from then on."""
+        return self._added_features
 
     @property
     def type_changes(self) -> list[tuple[Path, TypeChange]]:
@@ -421,7 +429,8 @@ class TableVersion(OpenTable):
         return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))
 
     def _at(self, outcome: Outcome) -> Self:
-        self._snapshot = outcome.or_raise().snapshot
+        before, self._snapshot = self._snapshot.protocol, outcome.or_raise().snapshot
+        self._added_features += warn_readers(self.location, before, self._snapshot.protocol)
         return self
 
 

@@ -56,6 +56,7 @@ from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
+from widen.schema.feature_removal import warn_readers
 from widen.schema.growth import ensure_types_unreferenced
 from widen.schema.operations import is_type_change
 from widen.schema.source_metadata import CORRUPT, has_sources, restore_sources, role_field, with_sources
@@ -93,9 +94,9 @@ if TYPE_CHECKING:
     from widen.changes.overwrite import ReplacedRows
     from widen.verification.records import Verification
 
-_ALLOW_FEATURES = (
-    "Repeat the load with --enable-type-widening (enable_type_widening=True), which adds the feature with the commit; "
-    "clients without it then refuse the table. Or pin the field to text: --pin FIELD=text."
+_ADD_FEATURE = (
+    "Add it first: `widen properties {location} --set delta.feature.{name}=supported`; clients without it then refuse "
+    "the table. Or pin the field to text: --pin FIELD=text."
 )
 
 NEW_PROPERTIES: Mapping[Mode, Mapping[str, str]] = {mode: {} for mode in Mode} | {
@@ -200,18 +201,20 @@ class DeltaTarget(IngestTarget):
         return planned_traits(self.snapshot, None if is_kept else self.draft(plan).configuration)
 
     def _with_type_features(self, state: TableState, plan: Plan) -> TableState:
-        """Return the state of the table with the features that new types need, if the caller allows new features.
+        """Return the state of the table with the features that new types need, if the caller or the table allows them.
 
         Raises:
-            FeatureRequired: the caller does not.
+            FeatureRequired: neither does.
         """
+        is_allowed = self.policy.enables_widening or widens_when_needed(state.metadata.configuration)
         known = missing_type_features(state.protocol, state.schema)
         for name in missing_type_features(state.protocol, plan.schema):
             if name in known:
                 continue
-            if not self.policy.enables_widening:
+            if not is_allowed:
                 supported = ", ".join(sorted(supported_features(state.protocol))) or "none"
-                raise FeatureRequired(feature=name, supported=supported, fix=_ALLOW_FEATURES)
+                fix = _ADD_FEATURE.format(location=self.store.location, name=name)
+                raise FeatureRequired(feature=name, supported=supported, fix=fix)
             change = plan_add_feature(state, name)
             for action in () if change is None else change.actions:
                 state = replace(state, protocol=action) if isinstance(action, Protocol) else state
@@ -499,7 +502,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
                 is_exclusive=loaded.is_exclusive or self.is_keyed or self.replaced is not None,
                 interval=None if interval is None else _to_txn(interval),
             )
-        return outcome if isinstance(outcome, Conflicted) else outcome.or_raise().version
+        if isinstance(outcome, Conflicted):
+            return outcome
+        if target.snapshot is not None:
+            warn_readers(target.store.location, target.snapshot.protocol, self.configuration.protocol)
+        return outcome.or_raise().version
 
     def _remove_rows(self, result: BatchResult) -> ChangeResult:
         """Return the removal of the rows that the batch replaces."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import widen
 from support.command_line import run, run_json
 from support.race import other_first
 from widen.errors import FeatureNotPresent, InvalidOption, TypeChangeRefused
+from widen.model.display import READERS_LOG
 from widen.targets.delta import DeltaDraft
 
 INTENT = ("widen.typeWidening", "whenNeeded")
@@ -223,3 +226,82 @@ def test_a_restored_version_widens_again(tmp_path: Path) -> None:
     assert ENABLED in table.properties.items()
     assert table.to_arrow().num_rows == 2
     assert table.to_arrow().schema.field("v").type == pa.float64()
+
+
+SENTENCE = (
+    "deltalake, polars and other readers that do not support the table feature typeWidening refuse the table from"
+)
+
+
+@pytest.fixture
+def told(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What is told to users of Python, also after a command of this process."""
+    monkeypatch.setattr(logging.getLogger(READERS_LOG), "disabled", False)
+    return caplog
+
+
+DOORS: dict[str, Callable[[str], Any]] = {
+    "alter_column": lambda t: widen.Table(t).alter_column("v", type="bigint"),
+    "alter_columns": lambda t: widen.Table(t).alter_columns({"v": {"type": "bigint"}}),
+    "replace_columns": lambda t: widen.Table(t).replace_columns("id int, v bigint"),
+    "set_properties": lambda t: widen.Table(t).set_properties(dict([ENABLED])),
+    "add_feature": lambda t: widen.Table(t).add_feature("typeWidening"),
+    "sql": lambda t: widen.sql(f"ALTER TABLE delta.`{t}` ALTER COLUMN v TYPE bigint"),
+    "sql properties": lambda t: widen.sql(f"ALTER TABLE delta.`{t}` SET TBLPROPERTIES ('{ENABLED[0]}' = 'true')"),
+    "restore": lambda t: widen.Table(t).restore(2),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_says_who_is_lost(tmp_path: Path, told: pytest.LogCaptureFixture, door: str) -> None:
+    place = str(tmp_path / "t")
+    widen.create_table(place, "id int, v int", properties=dict([INTENT]))
+    if door == "restore":
+        load(tmp_path, "a", 1)
+        widen.Table(place).alter_column("v", type="bigint")
+        widen.Table(place).drop_feature("typeWidening")
+        told.clear()
+    DOORS[door](place)
+    assert widens(widen.Table(place))
+    assert [line for line in told.messages if SENTENCE in line] == [f"{place}: {SENTENCE} then on."]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("alter", "{}", "v", "--type", "bigint"),
+        ("sql", "ALTER TABLE delta.`{}` ALTER COLUMN v TYPE bigint"),
+        ("properties", "{}", "--set", "delta.enableTypeWidening=true"),
+        ("sql", "ALTER TABLE delta.`{}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"),
+    ],
+    ids=["alter", "sql", "properties", "sql properties"],
+)
+def test_every_command_says_who_is_lost(tmp_path: Path, words: tuple[str, ...]) -> None:
+    for form in ("text", "json"):
+        place = str(tmp_path / form)
+        widen.create_table(place, "id int, v int", properties=dict([INTENT]))
+        call = [word.format(place) for word in words]
+        if form == "text":
+            shown = run(*call)
+            assert (shown.exit_code, shown.stdout.count(SENTENCE), shown.stderr) == (0, 1, "")
+            continue
+        found = run_json(*call)
+        assert (found["addedFeatures"], found["readersLost"]) == (["typeWidening"], ["deltalake", "polars"])
+        assert found["enablesTypeWidening"] is True
+
+
+def test_other_features_are_named_too(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    table = widen.create_table(tmp_path / "t", "id int")
+    assert (table.added_features, told.messages) == ((), [])
+    table.add_feature("timestampNtz").add_columns({"at": "timestamp_ntz"})
+    table.set_properties({"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"})
+    assert table.added_features == ("timestampNtz", "columnMapping", "deletionVectors")
+    assert [line.partition("t: ")[2] for line in told.messages] == [
+        "Readers that do not support the table feature timestampNtz refuse the table from then on.",
+        "deltalake, polars and other readers that do not support the table feature columnMapping refuse or misread the "
+        "table from then on.",
+        "deltalake and other readers that do not support the table feature deletionVectors refuse the table from then "
+        "on.",
+    ]
+    table.set_properties({"a": "b"}).add_columns({"more": "int"})
+    assert len(told.messages) == 3

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 import widen
+from support.command_line import run
 from widen.errors import FeatureRequired
 from widen.model.types import STRING, TIMESTAMP_NTZ
 
@@ -28,10 +32,31 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> str:
 
 
 def test_it_is_refused_with_ways_out(tmp_path: Path, table: str) -> None:
+    widen.Table(table).unset_properties(["widen.typeWidening"])  # which a load by the policy widen has set
+    version = widen.Table(table).version
     with pytest.raises(FeatureRequired, match="timestampNtz") as refused:
         widen.ingest(tmp_path / "b.parquet", table, engine="local")
-    assert "--enable-type-widening" in str(refused.value)
-    assert widen.Table(table).version == 0
+    assert widen.Table(table).version == version
+    (command,) = re.findall("`widen (.*?)`", str(refused.value))
+    assert run(*command.split()).exit_code == 0
+    widen.ingest(tmp_path / "b.parquet", table, engine="local")
+    assert TIME in [row["t"] for row in widen.Table(table).to_arrow().to_pylist()]
+
+
+def test_the_feature_comes_with_the_first_such_column(tmp_path: Path) -> None:
+    """A table that gets features when it needs them; type widening is not turned on, which more readers refuse."""
+    place = str(tmp_path / "t")
+    numbers = pa.array([1], pa.int32())
+    widen.ingest(pa.table({"id": numbers}), place, engine="local")
+    assert DeltaTable(place).protocol().min_reader_version == 1
+    times = pa.array([TIME], pa.timestamp("us"))
+    widen.ingest(pa.table({"id": numbers, "t": times}), place, engine="local", verify=True)
+    assert widen.Table(place).protocol.reader_features == ("timestampNtz",)
+    assert TIME in DeltaTable(place).to_pyarrow_table()["t"].to_pylist()
+    assert TIME in import_module("polars").read_delta(place)["t"].to_list()
+    assert {each.outcome.value for each in widen.Table(place).readers()} == {"reads"}
+    widen.ingest(pa.table({"id": [2.5]}), place, engine="local")
+    assert set(widen.Table(place).protocol.reader_features or ()) == {"timestampNtz", "typeWidening"}
 
 
 def test_the_feature_comes_with_the_commit_if_that_is_allowed(tmp_path: Path, table: str) -> None:

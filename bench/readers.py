@@ -32,6 +32,8 @@ from widen.log.snapshot import open_snapshot
 
 READERS_SECONDS, REPAIR_RATIO = 2.0, 2.0
 COLUMNS = "id bigint, name string, v float, c decimal(18,2), at timestamp, s struct<x: int>, flag boolean"
+_MOST_LINKS = 50_000
+"""ext4 has up to 65,000 links to a file."""
 INTENT = {"widen.typeWidening": "whenNeeded"}
 
 
@@ -84,10 +86,13 @@ def _add_line(number: int) -> str:
 def _link_files(table: str, files: int) -> None:
     row = {"id": 1, "name": "a", "v": 0.1, "c": Decimal("90071992547409.93")}
     kinds = [("id", pa.int64()), ("name", pa.string()), ("v", pa.float32()), ("c", pa.decimal128(18, 2))]
-    first = Path(table, "part-00000000.parquet")
-    pq.write_table(pa.Table.from_pylist([row], pa.schema(kinds)), first)
-    for number in range(1, files):
-        os.link(first, Path(table, f"part-{number:08}.parquet"))
+    for number in range(files):
+        path = Path(table, f"part-{number:08}.parquet")
+        if number % _MOST_LINKS == 0:
+            first = path
+            pq.write_table(pa.Table.from_pylist([row], pa.schema(kinds)), path)
+        else:
+            os.link(first, path)
 
 
 def _case(name: str, table: str) -> float:

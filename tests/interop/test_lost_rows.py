@@ -40,7 +40,7 @@ sys.path.append(str(ROOT / "tools"))
 import reader_clients  # noqa: E402
 import readers  # noqa: E402
 
-COUNT = int(os.environ.get("WIDEN_TEST_EDGES", "360"))
+COUNT = int(os.environ.get("WIDEN_TEST_EDGES", "180"))
 WIDENING = {"delta.enableTypeWidening": "true"}
 DECIMALS = ((9, 2), (15, 2), (16, 2), (17, 3), (18, 2), (18, 9), (20, 4), (30, 10), (38, 2))
 COLUMNS = 90

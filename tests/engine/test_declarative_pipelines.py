@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Timer
 
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import widen
@@ -139,8 +140,10 @@ def test_a_run_says_that_its_source_has_new_columns_and_the_next_one_goes_on(tmp
     conf = [*conf, "--conf", "spark.sql.pipelines.execution.maxConcurrentFlows=1"]
     said = "Start the stream again with the same checkpoint. It continues at version 1, in the new columns"
     first = pipelines(tmp_path, *conf, "run", meanwhile=change_columns)
-    assert "DELTA_SCHEMA_CHANGED_WITH_VERSION" in first
-    assert said in first
+    # Spark 4.1 plans a flow when it starts, and 4.2 all of them before the first.
+    if not pyspark.__version__.startswith("4.1."):
+        assert "DELTA_SCHEMA_CHANGED_WITH_VERSION" in first
+        assert said in first
     second = pipelines(tmp_path, *conf, "run")
     assert said not in second
     orders = [(1, 1, None), (2, 2, None), (3, 5_000_000_000, True)]

@@ -239,13 +239,13 @@ _UNIT_MICROS = (1, 10**3, 10**6, 86_400 * 10**6)
 
 def is_epoch_count_of(text: str, number: Any) -> bool:
     """Return whether a number counts the days, seconds or fractions of seconds from 1970 to a date or time."""
-    micros = to_micros(text)
+    micros = count_micros(text)
     if micros is None or isinstance(number, bool) or not isinstance(number, (int, float)):
         return False
     return any(Decimal(number) * unit == micros for unit in _UNIT_MICROS) or Decimal(number) / 1000 == micros
 
 
-def to_micros(text: str) -> int | None:
+def count_micros(text: str) -> int | None:
     """Return the microseconds from 1970 to a date or time in UTC or without a zone; None for every other text."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "").replace("+00:00", ""))

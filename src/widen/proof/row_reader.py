@@ -32,11 +32,11 @@ from widen.proof.canonical import (
     canonical_number,
     canonical_time,
     canonical_token,
+    count_micros,
     is_epoch_count_of,
     is_same_timestamp,
     to_corrupt_form,
     to_decimal,
-    to_micros,
     unmarked,
 )
 from widen.proof.expected_values import expected_value, to_rescued_form
@@ -380,7 +380,7 @@ def _is_rounded_epoch(column: SourceColumn | None, number: Any, timestamps: Sour
     """Return whether a column that rounds has the double that is nearest to the integer of a timestamp (D5)."""
     if column is None or not column.rounds or timestamps.type_name != "timestamp" or not isinstance(instant, str):
         return False
-    micros = to_micros(instant)
+    micros = count_micros(instant)
     # An integer that a double rounds counts microseconds or nanoseconds: in a larger unit, it is in no year.
     return micros is not None and any(
         canonical_double(float(count)) == number and expected_value(timestamps, NumberToken(count)) == instant

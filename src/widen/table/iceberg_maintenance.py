@@ -47,6 +47,7 @@ NOT_FOR_ICEBERG = {
     "drop_constraint": _NO_EXPRESSIONS,
     "sync_identity": _NO_EXPRESSIONS,
     "add_feature": _NO_FEATURES,
+    "added_features": _NO_FEATURES,
     "drop_feature": _NO_FEATURES,
     "protocol": _NO_FEATURES,
     "cluster_by": _NO_CLUSTERING,

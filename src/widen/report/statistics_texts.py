@@ -2,7 +2,8 @@
 
 To decode the statistics of a million files takes seconds, to look for a text in them a fraction of one. A key of JSON
 cannot occur inside a text of JSON, where its quotes are escaped. So a column has both bounds and a count in each of
-some files if its key is there three times as often as files, if no other column has the name.
+some files if its key is there three times as often as files, none of its values is null, and no other column has the
+name.
 
 Source: PROTOCOL.md#per-file-statistics
 """
@@ -46,7 +47,7 @@ class StatisticsTexts:
         """Yield files that may lack a bound of a column, or have NaN; all others have both bounds and no NaN."""
         key = self._unique_key(physical)
         for part in self._parts:
-            if key is None or part.count(key) != _OBJECTS * part.rows.num_rows or part.has_nan_text:
+            if key is None or part.has_nan_text or not part.has_bounds(key):
                 yield part.rows
 
     def outside_centuries(self, physical: Path) -> Iterator[pa.RecordBatch]:
@@ -98,6 +99,16 @@ class _FilesPart:
     def count(self, text: str) -> int:
         """Return how often the statistics have a text."""
         return self._data.count(text.encode())
+
+    def has_bounds(self, key: str) -> bool:
+        """Return whether every file has both bounds, and a count, of the only column with a key."""
+        is_everywhere = self.count(key) == _OBJECTS * self.rows.num_rows
+        return is_everywhere and not self._has_spaces and not self.count(f"{key}null")
+
+    @cached_property
+    def _has_spaces(self) -> bool:
+        """Whether white space may stand before values."""
+        return any(f'":{space}'.encode() in self._data for space in " \n\r\t")
 
     @cached_property
     def has_nan_text(self) -> bool:

@@ -9,7 +9,7 @@ from widen.model.types import STRING, Field, StructType
 from widen.proof.record_digests import RowDigester
 from widen.proof.row_encoder import RecordLayout
 from widen.sources.listing import SourceFile
-from widen.verification.records import UNREADABLE, ColumnFiles, _sum_column_files
+from widen.verification.records import UNREADABLE, ColumnFiles, TaskShare, _sum_column_files
 
 ALL = 2**32
 SCHEMA = StructType((Field("v", STRING),))
@@ -19,7 +19,7 @@ def test_a_file_of_the_source_matches_no_file_of_the_table(tmp_path: Path) -> No
     place = tmp_path / "damaged.parquet"
     place.write_bytes(b"PAR1 damaged")
     file = SourceFile(f"file:{place}", place.stat().st_size, 0, place.as_uri())
-    source = _sum_column_files([ColumnFiles((file,), SCHEMA)], 1, 0, RecordLayout(), ALL)
+    source = _sum_column_files([ColumnFiles((file,), SCHEMA)], TaskShare(0, 1, RecordLayout(), ALL))
     rows = RowDigester(SCHEMA, Policy(), RecordLayout(), ALL)
     rows.add_encoded(UNREADABLE)
     assert (source.records, rows.sum().records) == (1, 1)

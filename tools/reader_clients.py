@@ -170,7 +170,7 @@ def sql_query(dialect: str, source: str, request: Request) -> str:
 
 
 def terms(asked: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the comparisons of a question, all of which must hold."""
+    """Return the comparisons of a question; rows must meet all of them."""
     return list(asked["terms"]) if asked["op"] == "and" else [asked]
 
 
@@ -455,6 +455,8 @@ CLIENTS: dict[str, Callable[..., Callable[[Request], Any]]] = {
     "sail-iceberg": lambda: _sail("iceberg"),
     "spark-iceberg": _spark_iceberg,
 }
+IN_PROCESS = ("deltalake", "deltalake-sql", "polars", "duckdb-deltalake", "pyiceberg", "polars-iceberg")
+"""The clients that the environment of the tests has, and that share a process."""
 
 
 def main(client: str, *arguments: str) -> None:

@@ -34,7 +34,7 @@ def rows_of(rng: random.Random, count: int, first: int, last: int, *, distinct: 
 def tables(
     spark: SparkSession, place: Path, layout: tuple[dict[str, str], tuple[str, ...]], rows: list[tuple[Any, ...]]
 ) -> list[Table]:
-    """The same table twice, in two files of which one has lost a row."""
+    """The same table twice, each in two files; one of them has lost a row."""
     found = []
     for name in ("keyed", "joined"):
         properties, partition_by = layout

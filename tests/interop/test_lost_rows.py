@@ -182,14 +182,7 @@ def write_with_delta_lake(edges: Edges, place: str, spark: SparkSession) -> None
     frame.write.format("delta").options(**INDEXED).partitionBy("id").save(place)
 
 
-IN_PROCESS: dict[str, Ask] = {
-    "deltalake": reader_clients.deltalake_dataset,
-    "deltalake-sql": reader_clients.deltalake_queries,
-    "polars": reader_clients.polars_delta,
-    "duckdb-deltalake": reader_clients.duckdb_over_deltalake,
-    "pyiceberg": reader_clients.pyiceberg_scan,
-    "polars-iceberg": reader_clients.polars_iceberg,
-}
+IN_PROCESS: dict[str, Ask] = {name: reader_clients.CLIENTS[name]() for name in reader_clients.IN_PROCESS}
 ASKED = ("id", "edge")
 
 

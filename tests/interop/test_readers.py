@@ -27,14 +27,7 @@ import readers  # noqa: E402
 import readers_page  # noqa: E402
 from reader_tables import DELTA, ICEBERG, TABLES, FeatureTable, Maker  # noqa: E402
 
-CLIENTS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "deltalake": reader_clients.deltalake_dataset,
-    "deltalake-sql": reader_clients.deltalake_queries,
-    "polars": reader_clients.polars_delta,
-    "duckdb-deltalake": reader_clients.duckdb_over_deltalake,
-    "pyiceberg": reader_clients.pyiceberg_scan,
-    "polars-iceberg": reader_clients.polars_iceberg,
-}
+CLIENTS = {name: reader_clients.CLIENTS[name]() for name in reader_clients.IN_PROCESS}
 STEP = 1 if os.environ.get("WIDEN_TEST_FAULTS") else 4
 BY_NAME = {readers.key(table): table for table in TABLES}
 CHOSEN = [name for kind in (DELTA, ICEBERG) for name in [key for key in BY_NAME if key.startswith(kind)][::STEP]]

@@ -124,7 +124,7 @@ def find_message_dialect(option: str, text: str) -> Dialect | None:
         text: ``registry:`` and a URL or a folder, or ``module:function``.
 
     Raises:
-        InvalidOption: there is no such folder or function.
+        InvalidOption: the folder or the function does not exist.
     """
     if text.startswith(_REGISTRY):
         registry = text.removeprefix(_REGISTRY)

@@ -1,7 +1,7 @@
 """MERGE on equal keys, without a join: the source is written once, and its keys are looked up in the table.
 
-It takes a merge that updates and inserts whole rows of the source, without conditions. The keys are found as those of a
-load by key; see `widen.changes.keyed_load`. Unlike a load, a merge inserts rows without a key and repeated new keys.
+This is for merges that update and insert whole rows of the source, without conditions. Keys are looked up as in a load
+by key; see `widen.changes.keyed_load`. Unlike a load, a merge inserts rows without a key and repeated new keys.
 
 Source: Delta Lake's MERGE
 """
@@ -169,7 +169,7 @@ class _KeyedMerge:
 
     @staticmethod
     def _spread(records: pa.Table, of_keys: pa.Array) -> pa.Array:
-        """Return a flag of every record, given those of the records with a key."""
+        """Return a flag for every record, from flags of the records with a key; the others get False."""
         return pc.replace_with_mask(
             pa.repeat(pa.scalar(False), len(records)), one_array(records["has_key"]), one_array(of_keys)
         )

@@ -165,7 +165,7 @@ def plain_sql(expression: Expression) -> str:
     Raises:
         NotLocal: it is a column, or has a name or a text in double quotes, or is a whole statement.
     """
-    # sqlglot takes a semicolon at the end for that of a statement; Spark says that it is wrong.
+    # sqlglot allows a semicolon at the end, as after a statement; Spark refuses it in a condition.
     if isinstance(expression, str) and '"' not in expression and not expression.rstrip().endswith(";"):
         return expression
     raise NotLocal("it is not plain SQL")

@@ -370,16 +370,14 @@ def mark_spelling(columns: Sequence[SourceColumn], form: Form, value: Json) -> F
             return mark_spelling(columns, form, pointed)
     text = str(value).lower() if isinstance(value, bool) else str(value)
     # A double that rounds an integer does not say which one it was.
-    is_text = is_spelled or isinstance(value, bool) or _is_whole(value, form)
+    is_text = is_spelled or isinstance(value, bool) or _is_whole(value, plain)
     return Ext(SPELLING, (text if is_text else f"{number}.").encode())
 
 
-def _is_whole(token: NumberToken, form: Form) -> bool:
-    """Return whether a number is an integer that its form does not round."""
-    if not token.lstrip("-").isdecimal():
-        return False
-    number = bytes(form.data).decode() if isinstance(form, Ext) else form
-    return isinstance(form, str) or Decimal(token) == Decimal(number)
+def _is_whole(token: NumberToken, plain: Json) -> bool:
+    """Return whether a number is an integer, and its plain form, if that is a number, does not round it."""
+    is_rounded = isinstance(plain, NumberToken) and Decimal(token) != Decimal(plain)
+    return token.lstrip("-").isdecimal() and not is_rounded
 
 
 def unmark_fields(form: Form, fields: ColumnsByKey) -> Form:

@@ -417,8 +417,8 @@ MAX_EXACT_DIGITS = 15
 def take_bounds(text: str | None, footer: str, columns: Mapping[Path, DataType]) -> str | None:
     """Return the statistics of a file with the bounds of its footer; the same text if they agree.
 
-    A bound that the log or the footer lacks stays as it is, but that of a boolean, which only some writers write, is
-    added. A decimal with an exponent becomes one without.
+    If the log or the footer lacks a bound, nothing changes. Only booleans get their missing bounds, since some writers
+    leave them out. A decimal with an exponent becomes one without.
 
     Args:
         text: The statistics in the log, or None.

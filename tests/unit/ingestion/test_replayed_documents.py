@@ -251,7 +251,7 @@ def test_a_dialect_is_read_once(tmp_path: Path, dialect: str) -> None:
 
 @pytest.mark.parametrize("envelope", [None, "debezium"])
 def test_fields_above_records_with_a_schema_part(tmp_path: Path, envelope: str | None) -> None:
-    """The records that `keep` gives a third field are still those of the dialect."""
+    """The dialect still applies to records that have a third field because of `keep`."""
     plain = {"id": 1, "at": 10**15}
     payload = plain if envelope is None else ENVELOPES["debezium"](plain, 7)
     schema = {"type": "struct", "fields": [{**SCHEMA, "field": name} for name in ("before", "after")]}

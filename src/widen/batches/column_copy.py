@@ -84,7 +84,6 @@ class CopiedRows(msgspec.Struct, frozen=True):
     """What tasks have made of the records of a source.
 
     Args:
-        parts: The files of the table.
         quarantined: The records that do not fit the table.
         counts: How many of these have each violation; see `RowConversion.convert`.
         unlisted: How many more there are, which are not in the list.
@@ -214,11 +213,7 @@ def find_column_copy(
     """Return how tasks copy files into a table; None if some of them, or a column, need Spark.
 
     Args:
-        files: Parquet files that tasks can read.
-        source: The columns of the files, as Spark reads them.
-        route: The columns of each field of the source.
         path_fields: The fields that records get from their files; by default they get none.
-        conversion: What makes the rows of the records; None if columns must be copied as they are.
         footers: The footers of the files, if Arrow reads these as Spark does; by default they are read.
     """
     from_files = path_fields or PathFields()
@@ -352,11 +347,7 @@ RowReader: TypeAlias = Callable[[SourceFile, StructType, int], Iterator[tuple[in
 
 
 def read_first_rows(file: SourceFile, source: StructType, rows: int, reader: RowReader | None = None) -> pa.RecordBatch:
-    """Return up to this many first rows of a file, with all columns of a source.
-
-    Args:
-        reader: Reads the rows; by default `read_rows`.
-    """
+    """Return up to this many first rows of a file, with all columns of a source."""
     batches, count = [], 0
     for _, batch in (reader or read_rows)(file, source, rows):
         batches.append(batch)
@@ -371,9 +362,6 @@ def read_rows(file: SourceFile, source: StructType, rows: int = READ_ROWS) -> It
     """Yield the rows of a file, with some or all columns of a source; a file without rows yields a batch without any.
 
     Each batch comes with the index of its first row in the file.
-
-    Args:
-        rows: The maximum number of rows of a batch.
     """
     schema = to_arrow_schema(source)
     is_empty = True
@@ -391,7 +379,6 @@ def read_group(
     """Yield the rows of a row group as records, each batch with the index of its first row in the file.
 
     Args:
-        schema: The fields of the records.
         given: Those that they get from their file.
     """
     names = frozenset(schema.names)
@@ -569,7 +556,6 @@ def _read_batches(
 
     Args:
         left_out: The indexes of rows that are not read.
-        is_checked: Whether the texts are checked; see `widen.batches.corrupt_texts.ensure_utf8`.
     """
     same, start = constants or {}, 0
     try:
@@ -596,7 +582,6 @@ def without_rows(batch: pa.RecordBatch, start: int, left_out: Sequence[int]) -> 
 
     Args:
         start: The index of the first row.
-        left_out: The indexes that are left out, in order.
     """
     end = start + batch.num_rows
     begin = start

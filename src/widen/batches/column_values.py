@@ -83,9 +83,7 @@ class RowConversion:
     Args:
         source: The fields of the records as they are read, with those that they get from their files.
         rules: The field rules of the policy.
-        schema: The schema of the table.
         partition_by: The partition columns of strings, which do not hold every text.
-        conditions: The conditions on rows.
     """
 
     source: StructType
@@ -121,8 +119,6 @@ class RowConversion:
         """Return the rows of records, and which of them the table does not take.
 
         Args:
-            records: The fields of the records.
-            types: The columns of the rows.
             missing: Whether each record has no field for a column, by the columns that the table fills.
         """
         rows = records.num_rows
@@ -144,9 +140,6 @@ class RowConversion:
         """Return the rows of records that fit the table, the others, and how many of these have each violation.
 
         Args:
-            records: The fields of the records.
-            types: The columns of the rows.
-            file: The URI of their file.
             first: The number of the first of them in the file, from 0.
         """
         judged = self.judge(records, types)
@@ -160,11 +153,7 @@ class RowConversion:
         return judged.rows.filter(pc.invert(is_broken)), quarantined, counts
 
     def observe_violations(self, counts: Sequence[int]) -> RecordObservation:
-        """Return violations as an observation.
-
-        Args:
-            counts: How many records have each violation, in the order of `convert`.
-        """
+        """Return violations as an observation."""
         root: RecordObservation = {}
         violations = self._violations(self.prepare(self._nothing()), 0, {})
         for violation, count in zip(violations, counts, strict=True):
@@ -489,7 +478,6 @@ def _are_held(values: pa.Array, data_type: DataType, slots: Sequence[ColumnSlot]
     """Return whether some column holds each value exactly; None if that is always so.
 
     Args:
-        values: The values; null counts as held.
         dim: How many levels of arrays surround the values.
     """
     deep = [slot for slot in slots if slot.dim >= dim]
@@ -549,7 +537,6 @@ class _Violation:
     """A reason to quarantine records.
 
     Args:
-        is_violated: Whether each record has the violation.
         reason: Returns why a record is quarantined, by its index.
     """
 

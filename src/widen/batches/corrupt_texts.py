@@ -31,11 +31,7 @@ NOT_UTF8 = "a text of a record is not UTF-8"
 
 
 def not_utf8(kind: str) -> str:
-    """Return why a typed record with such a text is corrupt.
-
-    Args:
-        kind: The kind of record, e.g. Avro.
-    """
+    """Return why a typed record with such a text is corrupt."""
     return not_a_record(kind, "a text is not UTF-8")
 
 
@@ -161,8 +157,6 @@ def to_refused_texts(kind: str, names: Sequence[str], batches: Iterable[pa.Recor
     """Yield records as texts that are not records.
 
     Args:
-        kind: The kind of records, e.g. Avro.
-        names: The fields of the records.
         batches: A column with the fields, then the file and the number of the record.
     """
     for batch in batches:

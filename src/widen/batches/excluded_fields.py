@@ -33,11 +33,7 @@ _Typed: TypeAlias = tuple[DataType | None, Any]
 
 
 def no_deletes_by(fields: Sequence[Path], reason: str) -> InvalidOption:
-    """Return the error for a load that cannot read excluded fields in its condition of deletions.
-
-    Args:
-        reason: Why, as a part of a sentence.
-    """
+    """Return the error for a load that cannot read excluded fields in its condition of deletions."""
     names = ", ".join(map(format_path, fields))
     expected = (
         f"The condition reads {names}, which the load leaves out (exclude, include), and {reason}. Load the field."
@@ -52,10 +48,6 @@ def find_deletes(rows: pa.RecordBatch, policy: Policy, schema: StructType) -> pa
 
     Args:
         rows: With the column `EXCLUDED`.
-        schema: The columns of the table that the rows have.
-
-    Raises:
-        InvalidCondition: the condition cannot be evaluated for a record.
     """
     rules = KeyRules((), delete_when=policy.delete_when, excluded=policy.deletes_by)
     texts, count = _full(rows.column(EXCLUDED), len(rules.excluded)), len(rules.excluded)

@@ -47,13 +47,7 @@ class ColumnBatch:
 
 
 def build_columns(builder: RowBuilder, group: FieldGroup, file_name: str, schema: pa.Schema) -> ColumnBatch:
-    """Return the rows of those records that the kinds of their values determine.
-
-    Args:
-        builder: The builder of the rows; knows the columns.
-        file_name: Name of their file, as in their positions.
-        schema: Schema of the rows; columns without values are null.
-    """
+    """Return the rows of those records that the kinds of their values determine."""
     # A field of the record wins over one of the file, record by record; the closer look does that.
     if not builder.file_fields(file_name).keys().isdisjoint(group.names):
         return ColumnBatch(pa.RecordBatch.from_pylist([], schema), pa.array(range(group.records), pa.int64()))

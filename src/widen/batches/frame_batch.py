@@ -285,7 +285,6 @@ def observe_types(
     Args:
         roots: Return the observation of each part, given whether to assume that values are exact: ``assume_exact``.
         base: The schema of the table; None if the table does not exist yet.
-        names: How the parts use names; see `observe_names`.
     """
     certain, optimistic = (
         merge_observations([names, *(Observation(root=root(assume_exact=is_exact)) for root in roots)])
@@ -462,11 +461,7 @@ def _origin_columns() -> tuple[Column, Column, Column]:
 
 
 def split_by_home(paths: Collection[str], homes: Mapping[str, int], parts: Sequence[object]) -> list[list[str]]:
-    """Return the files that the records of each part were written to.
-
-    Args:
-        homes: The number of the part that each written folder belongs to.
-    """
+    """Return the files that the records of each part were written to."""
     return [[path for path in paths if homes.get(path.partition("/")[0]) == number] for number in range(len(parts))]
 
 

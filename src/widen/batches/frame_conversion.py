@@ -65,7 +65,6 @@ class PreparedRecords:
 
     Args:
         source: The records as they come.
-        schema: The fields with the rules applied.
         pending: The fields of type void, and what they are in.
         is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
     """
@@ -98,9 +97,6 @@ def prepare_records(
     Args:
         base: The schema of the table; None if the table does not exist yet.
         schema: The schema of the rows, for `fill_voids`; None if they are not written yet.
-
-    Raises:
-        SourceContentError: values have an unsupported type.
     """
     rules = build_typed_field_rules(base or StructType(), policy)
     pending = void_fields(records.schema, rules)
@@ -197,9 +193,6 @@ def _read_records(batch: pa.RecordBatch, source: StructType, *, is_utf8: bool) -
 
     Args:
         is_utf8: Whether all texts are known to be UTF-8.
-
-    Raises:
-        CorruptFile: a text is not UTF-8.
     """
     if not is_utf8:
         ensure_utf8(batch.columns, _SOURCE)
@@ -219,7 +212,6 @@ class FrameCopy:
     """Records of a DataFrame that become rows of a table. Picklable.
 
     Args:
-        types: The columns of the rows.
         is_placed: Whether the last column is the location of each record; the others are the fields of the conversion.
         is_utf8: Whether all texts are known to be UTF-8.
         listed_bytes: How many bytes of quarantined records a task sends to the driver; of more, it only counts them.
@@ -233,11 +225,7 @@ class FrameCopy:
     listed_bytes: int
 
     def run(self, frame: DataFrame) -> CopiedRows:
-        """Write the files of the table, and return them. If that fails, delete them where the store allows it.
-
-        Args:
-            frame: The records, see `select_records`.
-        """
+        """Write the files of the table, and return them. If that fails, delete them where the store allows it."""
         return write_in_tasks(frame, self.write, self.sink)
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[CopiedRows]:

@@ -128,14 +128,7 @@ class HeldBatch:
 
 
 def hold_part(rows: RowsInMemory, name: str) -> ColumnPart:
-    """Return rows in memory as a part of a batch, as if a file had them.
-
-    Args:
-        name: The name of the source.
-
-    Raises:
-        NotLocal: a file with the rows would have to be read by Spark.
-    """
+    """Return rows in memory as a part of a batch, as if a file had them."""
     columns = [each.with_type(stored_type(each.type)) for each in rows.schema]
     schema = to_read_schema(columns, name)
     ensure_case_distinct([schema])

@@ -272,8 +272,6 @@ def add_batch(
     """Add the values of some fields of the records of a batch.
 
     Args:
-        root: The observation of the fields; changes in place.
-        rows: The index of each record.
         facts: The facts of each kind of the fields, to fill in; None if only the types decide.
     """
     left = iter(facts or ())

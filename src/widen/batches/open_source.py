@@ -136,22 +136,14 @@ class BatchReader:
     column_rules: ColumnRules = field(default_factory=ColumnRules)
 
     def for_table(self, schema: StructType | None) -> BatchReader:
-        """Return the reader for a table; a header must have one of its fields.
-
-        Args:
-            schema: The columns of the table; None if it does not exist.
-        """
+        """Return the reader for a table; a header must have one of its fields."""
         columns = [field for field in schema or () if role_of(field) is None]
         return replace(
             self, known_fields=tuple(name for field in columns for name in (field.name, *source_keys(field)))
         )
 
     def open(self, spark: Session, source: IngestSource) -> Batch:
-        """Return a source as a batch.
-
-        Args:
-            source: Paths or rows.
-        """
+        """Return a source as a batch."""
         if isinstance(source, StagedSource):
             return self.open_staged(spark, source)
         if isinstance(source, HeldSource):
@@ -190,17 +182,12 @@ class BatchReader:
         """Return the files that paths name.
 
         Args:
-            source: Files, directories and patterns.
             listing: Which of the files to return; by default all.
         """
         return find_source(spark, to_paths(source), self.format, self.options, listing=listing)
 
     def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:
-        """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped.
-
-        Args:
-            files: See `widen.sources.find_files.list_new_files`.
-        """
+        """Return the files of a micro-batch as a batch, or None if all of them are empty or skipped."""
         listed = list_new_files(files)
         ensure_no_table(None, "the source of the stream", [file.path for file in listed])
         source = choose_files(listed, self.format, self.options) or SourceFiles((), tuple(listed))
@@ -396,11 +383,7 @@ class BatchReader:
         return self._open_typed_rows(rows)
 
     def open_texts(self, spark: Session, read: Callable[[], RawTexts], name: str) -> TextBatch:
-        """Return JSON texts that are not in files as a batch.
-
-        Args:
-            read: Returns the raw batch.
-        """
+        """Return JSON texts that are not in files as a batch."""
         file_fields = replace(self._file_fields(), has_folders=False)
         names, values = file_fields.names([""]), FileValueReader(False, file_fields.loaded_at).for_files([""])
         fields, limit = file_fields if names else None, self.max_record_bytes
@@ -503,11 +486,7 @@ def _open_columns(
     homes: dict[str, int],
     nanos: Nanos = Nanos.ERROR,
 ) -> TypedBatch:
-    """Return files with types as a batch on Spark.
-
-    Args:
-        homes: The part that each written folder belongs to; the batch extends this.
-    """
+    """Return files with types as a batch on Spark."""
     from widen.batches.frame_batch import TypedBatch
     from widen.batches.typed_frames import read_columnar
 
@@ -701,12 +680,7 @@ def split_bad_files(spark: Session, source: SourceFiles, probe: Probe) -> tuple[
 
 
 def _find_fault(source: SourceFiles, read: Callable[[], object]) -> dict[str, WidenError]:
-    """Return why the first file that a call cannot read is bad, by its path; empty if it reads all files.
-
-    Raises:
-        CorruptFile: a file cannot be read that is not one of the source.
-        SourceContentError: the files cannot be used together.
-    """
+    """Return why the first file that a call cannot read is bad, by its path; empty if it reads all files."""
     try:
         with translate_spark_errors():
             read()

@@ -144,7 +144,6 @@ class ColumnPart:
         footers: What the footer of each file says.
         given: The fields that records get from their files.
         origins: For files converted from source files, where their records come from, by the URI of the file.
-        read_rows: Reads the rows of a file.
     """
 
     files: tuple[SourceFile, ...]
@@ -593,11 +592,7 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
 
 
 def has_odd_types(files: Sequence[SourceFile]) -> bool:
-    """Return whether a file has columns of a type that Spark does not read; damaged files do not count.
-
-    Raises:
-        NotLocal: Arrow lacks what Spark may have, e.g. the compression of a file.
-    """
+    """Return whether a file has columns of a type that Spark does not read; damaged files do not count."""
     read = map_files(_try_footer, [file for file in files if file.size_bytes])
     return any(not isinstance(stored, WidenError) and _is_odd(*stored) for stored in read)
 
@@ -748,10 +743,6 @@ def _read_schema(
 
 def to_read_schema(columns: Iterable[pa.Field], name: str) -> StructType:
     """Return the schema that Spark reads of columns.
-
-    Args:
-        columns: The columns with their types as `stored_type` returns them.
-        name: What has them.
 
     Raises:
         NotLocal: Spark reads other values than Arrow.

@@ -80,11 +80,7 @@ class RecordStages:
     def apply(
         self, group: TextGroup, texts: list[bytes], positions: list[RecordPosition]
     ) -> tuple[PlacedRecords, RefusedRecords]:
-        """Return the records in texts, and the texts that are not records.
-
-        Args:
-            group: The group of the texts.
-        """
+        """Return the records in texts, and the texts that are not records."""
         records, refused = PlacedRecords(texts, positions), RefusedRecords([], [], [])
         if group.stage in (TextStage.RECORD, TextStage.PLAIN):
             return records, refused
@@ -120,11 +116,7 @@ def find_message_dialect(option: str, text: str) -> Dialect | None:
     """Return the dialect of messages that are not JSON; None if a text does not say how to decode them.
 
     Args:
-        option: The name of the option in errors.
         text: ``registry:`` and a URL or a folder, or ``module:function``.
-
-    Raises:
-        InvalidOption: the folder or the function does not exist.
     """
     if text.startswith(_REGISTRY):
         registry = text.removeprefix(_REGISTRY)
@@ -156,11 +148,7 @@ def _fetch_definitions(registry: str, number: int) -> Sequence[Any] | None:
 
 
 def stage_of_reason(reason: str) -> TextStage:
-    """Return what a text in a quarantine is: a record that broke a rule, or a text that a stage has refused.
-
-    Args:
-        reason: Why it is there.
-    """
+    """Return what a text in a quarantine is: a record that broke a rule, or a text that a stage has refused."""
     return next((stage for begin, stage in _REFUSALS if reason.startswith(begin)), TextStage.RECORD)
 
 
@@ -189,7 +177,6 @@ def note_declared(observed: Observation, schema: StructType, declared: DeclaredT
     A type that is wider than the column of its field counts even if the column holds all values of the batch.
 
     Args:
-        schema: The columns so far.
         declared: The types by the path in records.
     """
     for path, data_type in declared.items():

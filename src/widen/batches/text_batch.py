@@ -113,26 +113,12 @@ class Batch(Interface):
         """
 
     def observe(self, attempt: BatchWriteSpec) -> Observation:
-        """Return what the records contain beyond what the columns of the attempt say; writes nothing.
-
-        Args:
-            attempt: The columns, and what is known already.
-
-        Raises:
-            CorruptFile: a file cannot be read.
-        """
+        """Return what the records contain beyond what the columns of the attempt say; writes nothing."""
 
     def write(self, attempt: BatchWriteSpec, writer: TableWriter) -> BatchResult:
         """Write the records as files; return the files and what the records contain beyond what the columns say.
 
         Nothing is committed. If the observation does not fit the attempt, the caller must discard the files.
-
-        Args:
-            attempt: The columns, and what is known already.
-
-        Raises:
-            RowRefused: a row violates a rule of the table that quarantine does not cover.
-            CorruptFile: a file cannot be read.
         """
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
@@ -150,20 +136,13 @@ class Batch(Interface):
 
         Args:
             policy: How documents hold records.
-
-        Raises:
-            CorruptFile: a file cannot be read.
         """
 
     def prepare_proof(self) -> None:
         """Get ready for the proof, before anything is written."""
 
     def source_digests(self, schema: StructType, policy: Policy) -> Side:
-        """Return the digests of the records, for the proof.
-
-        Args:
-            policy: The policy of the ingestion, with the field rules and the fixed columns.
-        """
+        """Return the digests of the records, for the proof."""
 
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
@@ -454,8 +433,6 @@ def check_texts(texts: RawTexts, contract: object, policy: Policy) -> ContractRe
     """Hold a raw batch against a contract.
 
     Args:
-        texts: A raw batch; see `widen.sources.json_frames`.
-        contract: The contract; see `widen.json.contract.ensure_contract`.
         policy: How documents hold records.
     """
     find = partial(_breaches_of_text, contract, allows_nan=policy.allows_nan)
@@ -463,11 +440,7 @@ def check_texts(texts: RawTexts, contract: object, policy: Policy) -> ContractRe
 
 
 def check_contract_rows(rows: Rows, contract: object) -> ContractReport:
-    """Hold records with their places against a contract.
-
-    Args:
-        rows: The columns of `PLACED_TEXT`.
-    """
+    """Hold records with their places against a contract."""
     return _collect(rows, partial(_check_placed, partial(_breaches_of_text, contract)))
 
 
@@ -703,7 +676,6 @@ def with_quarantine_time(quarantined_records: Rows, table_version: int) -> Rows:
     """Return quarantined records as rows of the quarantine, with the time and the table version.
 
     Args:
-        quarantined_records: See `BatchResult`.
         table_version: Version of the table that cannot hold them.
     """
     # A literal, because the rows are evaluated more than once and must stay the same.

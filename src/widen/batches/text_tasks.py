@@ -178,9 +178,6 @@ class TaskNote(msgspec.Struct, frozen=True):
 def build_rows(texts: RawTexts, spec: BatchWriteSpec) -> DataFrame:
     """Return the rows of a batch, with the columns of the table and `NOTE`.
 
-    Args:
-        texts: A raw batch; see `widen.sources.file_ranges`.
-
     Returns:
         The columns of ``spec.row_schema`` and `NOTE`; rows have no order. Each task adds one row with only a note.
     """
@@ -626,7 +623,6 @@ def drain_arrow_batches(builder: RowBuilder, schema: pa.Schema) -> Iterator[pa.R
     Args:
         builder: The builder with the texts; afterwards its observation has everything that they hold beyond the
             columns.
-        schema: Schema of the rows; columns without values are null.
     """
     if builder.native is not None:
         yield from _decode_natively(builder, builder.native, schema)
@@ -721,7 +717,6 @@ def _struct(
     """Return the arrays of the fields of a struct whose records are not null.
 
     Args:
-        assembler: Turns the records into columns.
         roots: For each record, the index of the record of the chunk that contains it; None if these are the records of
             the chunk, or if nothing below needs routing.
     """

@@ -203,11 +203,7 @@ def read_columnar(
 
 
 def find_bad_schemas(spark: SparkSession, source: SourceFiles) -> dict[str, WidenError]:
-    """Return the files whose schemas Spark cannot read, with the reason, by the path of the file.
-
-    Raises:
-        StorageError: the environment keeps Spark from reading a file.
-    """
+    """Return the files whose schemas Spark cannot read, with the reason, by the path of the file."""
     reader = _reader(spark, source)
 
     def find_fault(path: str) -> WidenError | None:

@@ -76,7 +76,6 @@ class _FileChange:
 
     Args:
         narrow: The columns of the condition.
-        whole: All columns of the table.
         test: The condition; None for all rows.
         found: The rows that change, by the key of each file with some, if Spark has found them.
         values: The new values of columns; None for a deletion.
@@ -183,11 +182,7 @@ def _change(context: ChangeContext, plan: _FileChange) -> _Outcome:
 
 
 def _record_inserts(plan: _FileChange, added: Sequence[Add]) -> list[PartFile]:
-    """Write the rows of files as change data of their insertion.
-
-    Raises:
-        NotLocal: only Spark can.
-    """
+    """Write the rows of files as change data of their insertion."""
     assert plan.changes is not None
     return _write_images(plan.changes, ((rows, "insert") for add in added for _, rows in plan.whole.read_located(add)))
 
@@ -223,11 +218,7 @@ def _with_change(rows: pa.Table, kind: str) -> pa.Table:
 
 
 def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression | None) -> _FileChange:
-    """Return what tasks do for a condition; Spark has found the rows if only it evaluates the condition.
-
-    Raises:
-        NotLocal: there are too many rows for that, or no Spark.
-    """
+    """Return what tasks do for a condition; Spark has found the rows if only it evaluates the condition."""
     if where is None:
         return plan
     schema = context.snapshot.schema
@@ -398,12 +389,7 @@ _groups = msgspec.json.Decoder(dict[str, Add])
 
 
 def _change_group(plan: _FileChange, adds: Mapping[str, Add]) -> _Outcome:
-    """Change files, whose new rows and change data are written together.
-
-    Raises:
-        CorruptFile: a file cannot be read.
-        RowRefused: a new row breaks a rule of the table.
-    """
+    """Change files, whose new rows and change data are written together."""
     writers = [sink.open(pa.schema([])) for sink in plan.sinks]
     try:
         found: list[_ChangedFile] = []

@@ -185,11 +185,7 @@ class ChangeResult:
 
 
 def remove_whole_files(files: pa.Table, reads: ReadSet) -> ChangeResult:
-    """Return the change that removes whole files; row counts come from the statistics in the log.
-
-    Args:
-        files: Rows of the file list.
-    """
+    """Return the change that removes whole files; row counts come from the statistics in the log."""
     adds = to_adds(files)
     counts = [(FileStatistics(add.stats).rows or 0) - count_deleted_rows(add) for add in adds]
     return ChangeResult(removed=tuple(adds), rows=Counter({0: sum(max(count, 0) for count in counts)}), reads=reads)

@@ -288,7 +288,6 @@ def write_vectors(
         store: The store of the table; the executors reopen it.
         deleted: Bitmap words that mark the newly deleted rows.
         current: The files that get a vector, with their current one, whose rows stay deleted.
-        folder: The folder to write to, relative to the table.
 
     Source: PROTOCOL.md#deletion-vectors
     """

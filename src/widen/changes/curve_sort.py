@@ -34,9 +34,6 @@ _CURVE, _BOUNDS = "__widen_curve", "__widen_bounds_{}"
 def parse_sort_columns(schema: StructType, texts: Sequence[str], partition_by: Sequence[str] = ()) -> list[Path]:
     """Return columns to sort by.
 
-    Args:
-        partition_by: The partition columns of the table, which have one value in each file.
-
     Raises:
         InvalidOption: a column is a partition column or has no order, or there are too many.
     """

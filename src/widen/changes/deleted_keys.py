@@ -75,7 +75,6 @@ class WrittenKeys:
     """Deleted keys that tasks have written.
 
     Args:
-        folder: Where the files are.
         files: The path and the size of each.
     """
 
@@ -90,7 +89,6 @@ class KeyLists:
     Args:
         store: The table's store.
         head: The number that names the newest list; 0 if the table has no list.
-        folder: Where the lists are.
         every: Whether each deletion of a key is kept, and not only the newest one.
     """
 
@@ -184,8 +182,6 @@ class KeyLists:
 
         Args:
             new: The keys with their sequence; None if the batch deletes nothing.
-            number: The version that the commit will create.
-            staged: Deletes the files if the commit is not made.
         """
         store, known = self.store, self._lists
         if isinstance(new, WrittenKeys):

@@ -128,7 +128,6 @@ def copy_without_positions(
 
     Args:
         marked: The positions of those rows by the key of each file to copy.
-        new_folder: Returns a new folder for the copies.
 
     Returns:
         None if Arrow cannot copy all of them; then no copy is left.

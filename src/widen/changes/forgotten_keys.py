@@ -63,7 +63,6 @@ class ForgetRule:
         """Return what a call asks for.
 
         Args:
-            rows: The rows of the table.
             recorded: The rules of the ingestion by key, as the table records them.
 
         Raises:
@@ -244,7 +243,6 @@ def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: Staged
     """Write a list without some keys. A commit makes it the table's list; call `delete_old` after that.
 
     Args:
-        number: The version that the commit will create.
         staged: Deletes what is written if the commit is not made; None only counts.
     """
     # List before the commit: a writer that added one of these files must be planned again after it.
@@ -272,11 +270,7 @@ def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: Staged
 
 
 def delete_old(store: LogStore, forgotten: ForgottenKeys) -> None:
-    """Delete the older lists after the commit.
-
-    Raises:
-        StorageError: the storage returned an error. The same call deletes the rest.
-    """
+    """Delete the older lists after the commit."""
     try:
         store.delete(forgotten.old)
     except StorageError as error:

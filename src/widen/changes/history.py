@@ -34,9 +34,7 @@ class Events:
     """What is known of the keys of a batch: its records, then the rows of the table, then remembered deletions.
 
     Args:
-        key: The number of the key of each event.
         order: When it is, as a number; below zero for a row of the table without a sequence.
-        is_delete: Whether it deletes.
         sides: How many are records, rows and deletions.
     """
 
@@ -54,7 +52,6 @@ class Versions:
         rows: The events that are written as versions, by their numbers among all.
         starts: When each version starts. `ends` is when it ends; null for the newest version of a key. Both are
             numbers.
-        removed: Which rows of the table are removed.
         gone: The records that delete, by their numbers.
         kept: For fields that versions keep of the version before: of each event of `rows`, the event that has the
             value.
@@ -186,7 +183,6 @@ def decide_versions(
     """Return what the records among some events do.
 
     Args:
-        ordered: What `order_events` returns.
         hash_tracked: None if every event is a version.
         unchanged: For fields that versions keep of the version before, which events do, among records and rows.
     """
@@ -252,7 +248,6 @@ def _count_inserts(key: pa.Array, is_batch: pa.Array, of_table: pa.Array) -> int
     """Return how many keys that the table does not have get their newest version from the batch.
 
     Args:
-        key: The key of each version.
         of_table: The keys of the rows of the table.
     """
     after = pa.concat_arrays([key, pa.nulls(1, pa.int64())])[1:]
@@ -320,7 +315,6 @@ class VersionRows:
     Args:
         start: When each version starts, as returned by `widen.changes.key_columns.OrderColumns.comparable`.
         end: When each version ends; null for the newest version of a key.
-        schema: The columns of the table.
     """
 
     start: pa.Array

@@ -75,7 +75,6 @@ class RowChange:
     """A change of rows of one version, as Spark decides it. Nothing is committed.
 
     Args:
-        source: The version.
         before: Its columns, as Spark reads them.
         writer: Writes the files of the commit, with all of its columns.
         after: These columns, as Spark writes them.
@@ -83,7 +82,6 @@ class RowChange:
         kinds: What each clause does with a row, by its number.
         decide: Returns rows with `FILE`, `ROW` and `CLAUSE`, given all rows of the scan and the columns to return of
             them, with their new values.
-        names: The columns that change.
         returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
         is_unique: Whether a row that is decided several times is an error.
         is_whole: Whether every row changes.
@@ -110,11 +108,6 @@ class RowChange:
 
         Args:
             here: Decides the rows with Arrow, as Spark does. May raise `NotLocal`.
-
-        Raises:
-            NotLocal: only Spark can make the change, and has not started.
-            AmbiguousMerge: a row is decided several times.
-            JobFailed: the files have more or fewer rows than were decided.
         """
         try:
             if here is not None:
@@ -446,7 +439,6 @@ def remove_replaced_iceberg_rows(
 
     Args:
         point: The snapshot to remove them from, with the metadata of the commit.
-        schema: The columns of the commit, with field ids.
     """
     if point.snapshot is None:
         return ReplacedFiles()

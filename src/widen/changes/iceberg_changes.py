@@ -204,12 +204,7 @@ class SelectedRows:
             return self._commit(transaction, staged, OVERWRITE, files, metrics)
 
     def merge(self, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions) -> IcebergChange:
-        """Merge a source into all rows, in one commit if a row or a column changes.
-
-        Args:
-            clauses: The clauses, ordered by `widen.changes.merge.order_clauses`.
-            options: The schema changes that are allowed.
-        """
+        """Merge a source into all rows, in one commit if a row or a column changes."""
         resolution = MergeResolution(self.schema, sides, clauses, options)
         operations: Sequence[Operation] = ()
         if resolution.incoming is not None:
@@ -380,11 +375,7 @@ def _file_metrics(files: ReplacedFiles) -> dict[str, int]:
 
 
 def _merge_metrics(kinds: Sequence[ChangeKind], files: ReplacedFiles, written: int) -> dict[str, int]:
-    """Return the counts of a merge, by Delta Lake's names.
-
-    Args:
-        written: The number of rows of the new files.
-    """
+    """Return the counts of a merge, by Delta Lake's names."""
     counts = {kind: sum(files.rows[at] for at, each in enumerate(kinds) if each is kind) for kind in ChangeKind}
     return {
         "numTargetRowsInserted": counts[ChangeKind.INSERT],
@@ -419,11 +410,7 @@ def select_iceberg_rows(
 
 @dataclass(frozen=True)
 class IcebergFold:
-    """A fold of a column in one version of a table.
-
-    Args:
-        rows: The rows with a value in the column.
-    """
+    """A fold of a column in one version of a table."""
 
     rows: SelectedRows
     plan: FoldPlan

@@ -132,7 +132,6 @@ def most_rows(schema: StructType, longest: int = LONGEST[0]) -> int:
     """Return the number of changed rows that this process can hold.
 
     Args:
-        schema: The columns that change.
         longest: The size of their texts, lists and maps in a row.
     """
     fixed = _PLACE_BYTES + _VALUE_BYTES * sum(1 for _ in leaves(schema))
@@ -154,8 +153,6 @@ def hold_rows(
         decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
         schema: These columns, with their types in the table.
         is_broken: The condition that the new values of a row violate a rule of the table; None if it has no rules.
-        files: The keys of the files that the rows may be from.
-        at_most: How many rows there may be; None if this is not known.
 
     Returns:
         None if they are left to Spark.

@@ -122,10 +122,6 @@ class IcebergFiles(KeyedTable):
     ) -> tuple[list[IcebergFile], ReplacedFiles]:
         """Write the result of the batch.
 
-        Args:
-            files: The files of the batch.
-            staged: Deletes what is written if the commit is not made.
-
         Returns:
             The files with its rows, and what replaces the files with rows that are removed.
         """
@@ -170,11 +166,7 @@ class IcebergFiles(KeyedTable):
         return self._without_rows_on_spark(merge, touched, staged) if removed is None else removed
 
     def _without_rows_here(self, merge: LocalMerge, touched: IcebergScan, staged: StagedFiles) -> ReplacedFiles | None:
-        """Return files without rows that are removed; None if Arrow cannot write them.
-
-        Raises:
-            NotLocal: only Spark reads which rows were deleted before.
-        """
+        """Return files without rows that are removed; None if Arrow cannot write them."""
         if marks_rows(self.source.point.metadata, "merge"):
             gone = {path: rows | self._deleted.get(path, BitMap64()) for path, rows in merge.removed.items()}
             marked = mark_deleted(self.source, self.writer, touched, gone, staged)

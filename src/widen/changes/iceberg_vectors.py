@@ -47,7 +47,6 @@ class MarkedFiles:
     """Data files that lose rows.
 
     Args:
-        removed: Those that lose all of them.
         vectors: The new deletion vectors of the others, as delete files of a manifest.
     """
 
@@ -65,7 +64,6 @@ def mark_deleted(
     """Write the deletion vectors of the files of a scan.
 
     Args:
-        writer: Writes the files of the commit.
         deleted: All deleted rows by the path of each file, those that were deleted before included.
     """
     paths, point = {file.path for file in scan.files}, source.point

@@ -69,7 +69,6 @@ def append_rows(
 
     Args:
         frame: The rows. Columns are matched by name, not case-sensitive; columns that they lack become null.
-        branch: The branch; None for the main branch.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -93,12 +92,7 @@ def append_rows(
 
 
 def check_iceberg_rows(rows: DataFrame, schema: StructType, fields: Sequence[PartitionField]) -> DataFrame:
-    """Return rows that fail the job if one of them violates a rule of the table.
-
-    Args:
-        schema: Their columns.
-        fields: The partition fields of the table.
-    """
+    """Return rows that fail the job if one of them violates a rule of the table."""
     return check_rows(rows, schema, ICEBERG, {}, limits=value_limits(fields, schema))
 
 
@@ -142,9 +136,6 @@ class ReplacedFiles:
 def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) -> list[Add]:
     """Return the files of a scan for `IcebergFileScan`.
 
-    Args:
-        schema: The columns of the table, with field ids.
-
     Raises:
         NotLocal: rows have values that are not in the files.
     """
@@ -156,28 +147,14 @@ def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) 
 def open_snapshot_files(
     source: IcebergSource, schema: StructType
 ) -> tuple[Callable[[StructType], IcebergFileScan], Sequence[Add]]:
-    """Return how columns of a snapshot are read, and its files.
-
-    Args:
-        schema: The columns of the table, with field ids.
-
-    Raises:
-        NotLocal: rows have values that are not in the files, or values say which of them are deleted.
-    """
+    """Return how columns of a snapshot are read, and its files."""
     scan = plan_scan(source.point, source.io)
     deleted = find_deleted(source, scan)
     return lambda columns: file_scan(source, columns, deleted), to_plain_adds(source, scan, schema)
 
 
 def read_snapshot_here(source: IcebergSource, schema: StructType) -> LocalFrame:
-    """Return the rows of a snapshot, as tasks of this process read them.
-
-    Args:
-        schema: The columns of the table, with field ids.
-
-    Raises:
-        NotLocal: as for `open_snapshot_files`.
-    """
+    """Return the rows of a snapshot, as tasks of this process read them."""
     open_scan, files = open_snapshot_files(source, schema)
     numbers: LocalFrame = start_tasks(source.session(), len(files))
     return numbers.mapInArrow(partial(_read_numbered, open_scan(schema), files), None)
@@ -256,7 +233,6 @@ def copy_unmarked(
         marked: The positions of those rows by the path of each file.
         writers: The number of threads or tasks that write files of their own; by default it depends on the size.
         changed: What the copies have instead of other rows and beside them; only for copies in this process.
-        deleted: What `deleted_positions` returns for the scan, if the caller knows it.
         arrange: Sorts the rows of a partition, as for `FileCopier`; by default the rows of each file are sorted by the
             sort order of the table.
 

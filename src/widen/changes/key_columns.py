@@ -236,11 +236,7 @@ class OrderColumns:
 
 @dataclass(frozen=True, slots=True)
 class CombinedOrder(OrderColumns):
-    """The columns of several fields, as one text that sorts like their values; see `sequence_text`.
-
-    Args:
-        parts: The columns of each field.
-    """
+    """The columns of several fields, as one text that sorts like their values; see `sequence_text`."""
 
     parts: tuple[OrderColumns, ...] = ()
 

@@ -78,7 +78,6 @@ class Buckets:
         folder: A new folder of the table for what tasks stage, which the caller deletes in the end.
         adds: The files of the batch.
         deleting: Which records of the batch delete rows.
-        count: The number of buckets.
         by_spark: Whether Spark reads the files.
     """
 
@@ -93,12 +92,7 @@ class Buckets:
 
     @staticmethod
     def choose_count(records: int, adds: Sequence[Add]) -> int:
-        """Return how many buckets a load needs.
-
-        Args:
-            records: The number of records of the batch.
-            adds: The files of the batch.
-        """
+        """Return how many buckets a load needs."""
         return 1 + max(records // BUCKET_RECORDS, sum(add.size for add in adds) // BUCKET_BYTES)
 
     @property
@@ -119,13 +113,7 @@ class Buckets:
         """Return what the batch does.
 
         Args:
-            files: The files of the table that may have one of its keys.
             records: The names of the staged files of the batch.
-
-        Raises:
-            KeyRepeated: there is no sequence, and a key has different records.
-            SequenceRepeated: the rules are strict, and the winner among equal sequences would change the result.
-            NotLocal: only Spark can read a file exactly.
         """
         adds, first = [*self.adds, *files], len(self.adds)
         task, staged = self._task(adds), {_RECORDS: records}
@@ -156,12 +144,7 @@ class Buckets:
         return _Task(self.plan, self.table.store, self.folder, slim, *known)
 
     def _stage(self, task: _Task, scan: FileScan, numbers: Sequence[int], stage: _Stage) -> list[dict[str, Any]]:
-        """Call a function for the rows of files, a part of them in each task, and return its rows.
-
-        Args:
-            scan: Reads the columns.
-            numbers: The numbers of the files.
-        """
+        """Call a function for the rows of files, a part of them in each task, and return its rows."""
         if not self.by_spark or not numbers:
             return self._run(partial(_stage_files, task, scan, stage), self._split(numbers, task.adds))
         table, schema = self.table, scan.arrow_schema

@@ -101,7 +101,6 @@ class KeyPlan:
         """Return what the decision needs of records.
 
         Args:
-            number: The number of their file.
             is_delete: Whether they delete, if columns do not say so; see `find_deleting`.
         """
         if self.deletes is not None:
@@ -249,8 +248,6 @@ class Decider:
         """Return what the records do.
 
         Raises:
-            KeyRepeated: there is no sequence, and a key has different records.
-            SequenceRepeated: the rules are strict, and the winner among equal sequences would change the result.
             TooLarge: this process cannot hold what decides.
         """
         rules = self._plan.rules
@@ -510,7 +507,6 @@ class Decider:
 
         Args:
             records: From the oldest to the newest for each row.
-            number: The row number of each record.
             rows: The row of the table below the records of each row; null for a new row.
         """
         scan, unchanged = self._plan.whole, None if self._plan.rules.keeps_missing else self._plan.unchanged
@@ -574,7 +570,6 @@ class Decider:
 
         Args:
             kept: For each event, the event that has the value of a column; null for itself.
-            most_bytes: See `Places.read`.
         """
         if not kept:
             return self._events_at(events).read(scan, most_bytes)
@@ -601,7 +596,6 @@ class Decider:
         """Return the events of the keys, sorted, and the distinct sequences; events store an index into them.
 
         Args:
-            has_rows: Whether rows of the table are among the events.
             rules: They may be strict; by default no tie is refused.
         """
         plan, remembered = self._plan, self._remembered

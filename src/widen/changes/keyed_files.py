@@ -68,11 +68,7 @@ class KeyedTable(Interface):
         """Return the number of records in files of the batch."""
 
     def scan(self, columns: StructType) -> FileScan:
-        """Return how some of the columns are read.
-
-        Raises:
-            NotLocal: only Spark can read the table exactly.
-        """
+        """Return how some of the columns are read."""
 
     def on_spark(self) -> KeyedTable:
         """Return the table as Spark reads it: `locate` returns the rows, and a scan only says which columns it has."""
@@ -87,11 +83,7 @@ class KeyedTable(Interface):
         """Return the values that new rows have in columns without a field, as arrays of one value."""
 
     def find_files(self, searched: Predicate) -> Sequence[Add]:
-        """Return the files of the version that may have some rows.
-
-        Raises:
-            NotLocal: only Spark can read one of them exactly.
-        """
+        """Return the files of the version that may have some rows."""
 
     def key_of(self, add: Add) -> str:
         """Return by what the result names a file."""
@@ -175,7 +167,6 @@ class NewRows:
     """Rows that a batch adds to the table beside its own records.
 
     Args:
-        count: Their number.
         parts: Each is written by one task. Picklable if there are several.
     """
 
@@ -231,7 +222,6 @@ def read_on_spark(spark: SparkSession, new: NewRows, schema: StructType, store: 
     """Return rows as Spark writes them.
 
     Args:
-        schema: The columns of the table.
         folder: A new folder below the store, for what this process holds; the caller deletes it in the end.
     """
     arrow, parts = to_arrow_schema(schema), list(enumerate(new.parts))
@@ -263,20 +253,12 @@ class Contents(Interface):
     """Up to this many records with one sequence are written as texts at once."""
 
     def read_parts(self, file: pa.Array, position: pa.Array, scan: FileScan) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield rows some at a time, with their numbers among those that are asked for.
-
-        Raises:
-            NotLocal: only Spark can read a file exactly.
-        """
+        """Yield rows some at a time, with their numbers among those that are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileContents(Contents):
-    """What is in files.
-
-    Args:
-        adds: The files by their numbers.
-    """
+    """What is in files."""
 
     adds: Sequence[Add]
     most_texts: int = 50_000
@@ -316,7 +298,6 @@ class Places:
 
         Raises:
             TooLarge: they are in too many files.
-            NotLocal: only Spark can read a file exactly.
         """
         if isinstance(self.contents, FileContents) and self.contents.size_of(self.file) > most_bytes:
             raise TooLarge("the records are in many files")
@@ -342,9 +323,6 @@ def content_texts(rows: pa.Table, columns: Sequence[Field]) -> pa.Array:
     """Return the contents of records as texts to sort by: JSON, with the columns in the order of their names.
 
     There is a text for every value: times are as Arrow writes them, and maps whose keys JSON does not have are lists.
-
-    Args:
-        columns: The columns that records may differ in.
     """
     fields = sorted(columns, key=lambda field: field.name)
     schema = StructType(tuple(Field(each.name, _as_json(each.type)) for each in fields))

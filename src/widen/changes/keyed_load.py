@@ -125,8 +125,6 @@ class KeyedLoad:
     """A batch by key, and the table that it is for.
 
     Args:
-        adds: The files of the batch.
-        records: The number of its records.
         deleting: The paths of the files whose records delete rows; see `KeyRules.excluded`.
     """
 
@@ -138,13 +136,7 @@ class KeyedLoad:
 
     @contextmanager
     def decide(self, session: Session) -> Iterator[LocalMerge]:
-        """Return what the batch does. What tasks have staged for it is deleted when the context ends.
-
-        Raises:
-            KeyRepeated: there is no sequence, and a key has different records.
-            SequenceRepeated: the rules are strict, and the winner among equal sequences would change the result.
-            EngineUnsuitable: only Spark reads a file, or evaluates the condition, and it must not start.
-        """
+        """Return what the batch does. What tasks have staged for it is deleted when the context ends."""
         merge = decide_load(session, self)
         try:
             yield merge
@@ -254,11 +246,7 @@ def _discard_staged(store: LogStore, folder: str, keys_store: LogStore, keys: st
 
 
 def plan_decision(table: KeyedTable, rules: KeyRules) -> KeyPlan:
-    """Return which columns decide; call `ensure_rules_apply` before.
-
-    Raises:
-        NotLocal: only Spark can read the table exactly.
-    """
+    """Return which columns decide; call `ensure_rules_apply` before."""
     schema = table.schema
     keys = [each for each in (KeyColumns.of(schema, path) for path in rules.key) if each is not None]
     order = OrderColumns.of(schema, rules.sequence_by)
@@ -310,11 +298,7 @@ def _read_records(plan: KeyPlan, adds: Sequence[Add], deleting: Deleting) -> pa.
 
 
 def find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[Add], first: int) -> pa.Table:
-    """Return the rows of some files that have one of the keys; see `KeyPlan.row_columns`. Tasks read large files.
-
-    Args:
-        first: The number of the first file.
-    """
+    """Return the rows of some files that have one of the keys; see `KeyPlan.row_columns`. Tasks read large files."""
     schema = pa.schema({**plan.row_types, "code": pa.int64()})
     if sum(add.size for add in files) <= KEYED_BYTES:
         parts = list(_find_in_files(plan, codes, files, first))

@@ -51,11 +51,7 @@ Join: TypeAlias = Callable[[DataFrame], ChangeResult]
 
 
 def find_merge_keys(context: ChangeContext, source: DataFrame, pairs: Sequence[tuple[str, str]]) -> tuple[Field, ...]:
-    """Return the key columns of a merge that `merge_by_key` can make; none if it takes a join.
-
-    Args:
-        pairs: The columns of the table and of the source that the merge compares.
-    """
+    """Return the key columns of a merge that `merge_by_key` can make; none if it takes a join."""
     schema = context.schema
     if not (pairs and context.has_arrow_layout) or char_lengths(schema):
         return ()
@@ -85,7 +81,6 @@ def merge_by_key(
 
     Args:
         kinds: What each clause does: one updates, one inserts.
-        keys: The result of `find_merge_keys`.
         join: Merges the written rows where this process cannot look their keys up.
     """
     names = [quote_name(field.name) for field in context.schema]
@@ -114,11 +109,7 @@ def plan_keys(context: ChangeContext, keys: Sequence[Field]) -> KeyPlan:
 
 @dataclass(frozen=True)
 class _KeyedMerge:
-    """A merge whose source is written.
-
-    Args:
-        written: The files with the rows of the source.
-    """
+    """A merge whose source is written."""
 
     files: ChangeFiles
     kinds: Sequence[ChangeKind]
@@ -126,12 +117,7 @@ class _KeyedMerge:
     written: Sequence[Add]
 
     def result(self) -> ChangeResult:
-        """Return the result.
-
-        Raises:
-            AmbiguousMerge: several rows of the source match a row to update.
-            NotLocal: a join has to merge the rows.
-        """
+        """Return the result."""
         context, plan = self.files.context, self.plan
         count = count_written_rows(self.written)
         if not count:

@@ -119,11 +119,7 @@ class ResolvedMerge:
         return [(clause.kind, clause.condition) for clause in matched] in ([], [(ChangeKind.DELETE, None)])
 
     def searched(self, schema: StructType) -> Predicate:
-        """Return what the rows of the table fulfil that may change, so that other files are left out.
-
-        Args:
-            schema: The columns of the table before the merge.
-        """
+        """Return what the rows of the table fulfil that may change, so that other files are left out."""
         # A row without a match may change then, so no file can be left out.
         if not isinstance(self.on, str) or self.has(MergeSide.NOT_MATCHED_BY_SOURCE):
             return UnknownPredicate()
@@ -407,9 +403,6 @@ def evaluate_clauses(
 ) -> DataFrame:
     """Return the number of the clause that applies to each row, and the values that this clause assigns.
 
-    Args:
-        rows: The join, with `SOURCE`, `FILE` and `ROW`.
-
     Returns:
         `FILE`, `ROW`, `CLAUSE` (null if the row does not change), the columns of the table, named by `old_column`, and
         the values, named by `value_columns`.
@@ -533,11 +526,7 @@ def overwrite_metrics(outcome: ChangeResult) -> dict[str, int]:
 
 
 def merge_metrics(outcome: ChangeResult, clauses: Sequence[MergeClause]) -> dict[str, int]:
-    """Return the metrics of a MERGE.
-
-    Args:
-        clauses: The clauses, in the order of their numbers.
-    """
+    """Return the metrics of a MERGE."""
 
     def rows(kind: ChangeKind, *sides: MergeSide) -> int:
         wanted = (number for number, c in enumerate(clauses) if c.kind is kind and c.side in (sides or MergeSide))
@@ -615,7 +604,6 @@ def resolve_merge(
     assigns.
 
     Args:
-        clauses: The clauses, ordered by `widen.changes.merge.order_clauses`.
         options: The schema changes that are allowed; casts always are.
     """
     resolution = MergeResolution(state.schema, sides, clauses, options)
@@ -629,7 +617,6 @@ class MergeResolution:
     """The names that the clauses of a merge may use, the values that they assign, and the columns that these need.
 
     Args:
-        schema: The columns of the table.
         clauses: The clauses, ordered by `order_clauses`.
         options: The schema changes that are allowed; casts always are.
     """
@@ -675,11 +662,7 @@ class MergeResolution:
         return overlay_types(self._schema, types)
 
     def resolve(self, schema: StructType) -> ResolvedMerge:
-        """Return the merge, after a check that the values can be cast to the types of their columns.
-
-        Args:
-            schema: The columns after the growth.
-        """
+        """Return the merge, after a check that the values can be cast to the types of their columns."""
         options = SchemaChangeOptions(casts=True, fills=self._options.adds)
         for values in self._values:
             merge_schema(schema, overlay_types(schema, {path: value.type for path, value in values.items()}), options)

@@ -51,7 +51,6 @@ def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame)
     """Return the rows whose keys are among some keys; null is equal to null.
 
     Args:
-        expressions: The key of a row, in Spark SQL.
         keys: The keys, in columns named `KEY` and a number.
     """
     return _join_keys(rows, expressions, keys, "left_semi")
@@ -130,9 +129,6 @@ def key_predicate(columns: Sequence[Field], keys: DataFrame) -> Predicate:
     """Return a predicate that every row with one of the keys fulfils.
 
     A key column takes part if Python orders its values and the keys in the same way.
-
-    Args:
-        keys: The keys, a column for each key column, in their order.
     """
     pairs = zip(columns, from_spark(keys.schema), strict=True)
     ordered = [(field, key) for field, key in pairs if _has_one_order(field.type, key.type)]
@@ -168,7 +164,6 @@ def within_bounds(field: Field, low: Scalar | None, high: Scalar | None, *, has_
 
     Args:
         low: The smallest key; a date as days since the epoch.
-        high: The largest key.
     """
     path, is_null = (field.name,), IsNull((field.name,), field.type)
     if low is None or high is None:

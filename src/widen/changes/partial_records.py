@@ -45,8 +45,6 @@ class PartialRecords:
         Args:
             rows: The rows, with nulls where there was no row.
             records: Sorted by row, the records of a row from the oldest to the newest; each row has at least one.
-            number: The row number of each record.
-            is_new: Whether there was no row.
         """
         sizes = pc.value_counts(number).field("counts")
         first = pc.subtract(pc.cumulative_sum(sizes), sizes)
@@ -65,11 +63,7 @@ class PartialRecords:
         return merged.take(pc.sort_indices(pa.concat_arrays(order))) if order else merged
 
     def _put(self, rows: pa.Table, records: pa.Table, is_new: pa.Array | None) -> pa.Table:
-        """Return rows with one record on top of each.
-
-        Args:
-            is_new: Whether there was no row; None if there was one everywhere.
-        """
+        """Return rows with one record on top of each."""
         before, after = ([one_array(column) for column in each.columns] for each in (rows, records))
         if self.unchanged is None:
             found = None if self._rescue is None else self._rescue.find(records)
@@ -238,12 +232,7 @@ _RECORD, _MAP, _VALUE = "record", "map", "value"
 
 @dataclass(frozen=True)
 class _RescueColumn:
-    """The values of partial records that no column holds.
-
-    Args:
-        name: The column.
-        schema: All columns.
-    """
+    """The values of partial records that no column holds."""
 
     name: str
     schema: StructType
@@ -283,12 +272,7 @@ class _RescueColumn:
     def merge(
         self, rows: pa.Table, records: pa.Table, merged: pa.Table, is_new: pa.Array | None, unchanged: Field | None
     ) -> pa.Table:
-        """Return merged rows with the texts for the rows that the records lead to.
-
-        Args:
-            is_new: Whether there was no row; None if there was one everywhere.
-            unchanged: See `PartialRecords`.
-        """
+        """Return merged rows with the texts for the rows that the records lead to."""
         was, now = rows[self.name], records[self.name]
         asked = pc.indices_nonzero(one_array(pc.or_(was.is_valid(), now.is_valid())))
         if not len(asked):

@@ -114,11 +114,7 @@ class FileRewrite:
         """Write the rows of groups of files, and return what replaces each group.
 
         Args:
-            groups: Rows of its list of files, each for one task.
             rows: The number of their rows that are not deleted.
-
-        Raises:
-            InternalError: the new files have another number of rows.
 
         Source: PROTOCOL.md#add-file-and-remove-file
         """
@@ -412,7 +408,6 @@ def pack_files(candidates: Iterable[Candidate], target_bytes: int, *, sorts: boo
     """Return which files are written again by one task each; the files of one partition become one file.
 
     Args:
-        candidates: The files, sorted as they are written.
         sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
     """
     partitions: dict[Partition, list[Candidate]] = {}

@@ -394,11 +394,7 @@ def remove_positions(context: ChangeContext, marked: Mapping[str, BitMap64]) -> 
 
 
 def write_new_rows(context: ChangeContext, new: NewRows, new_folder: Callable[[], str]) -> list[Add]:
-    """Write rows with the columns of the table: in this process, in tasks where there are many, or with Spark.
-
-    Args:
-        new_folder: Returns a new folder for the files.
-    """
+    """Write rows with the columns of the table: in this process, in tasks where there are many, or with Spark."""
     if not find_obstacle(context.configuration):
         written = _write_with_arrow(context, new, new_folder())
         if written is not None:

@@ -112,11 +112,7 @@ def _has_variant(data_type: DataType) -> bool:
 
 
 def _hash_others(groups: Mapping[str, Sequence[_Column]], untracked: Sequence[Path]) -> Iterator[pa.Array]:
-    """Yield the words of the fields of a record that are not among some paths, which are folded.
-
-    Args:
-        groups: The columns of each field.
-    """
+    """Yield the words of the fields of a record that are not among some paths, which are folded."""
     for name, columns in groups.items():
         inner = [path[1:] for path in untracked if path[:1] == fold_path((name,))]
         if () in inner:

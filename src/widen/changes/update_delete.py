@@ -63,7 +63,6 @@ def delete(
 
     Args:
         where: The condition on the rows; None for all rows.
-        metadata: The metadata for writing files; by default the version's metadata.
     """
     context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
     if where is None:
@@ -148,11 +147,7 @@ def _empty_result(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 
 
 def overwrite_all(snapshot: Snapshot, frame: DataFrame, metadata: Metadata) -> ChangeResult:
-    """Replace all rows, and return the result. Nothing is committed.
-
-    Args:
-        frame: The rows; they fit the schema.
-    """
+    """Replace all rows, and return the result. Nothing is committed."""
     with ChangeFiles(_context(snapshot, frame, metadata)) as files:
         added = files.rows(frame)
     removal = remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)
@@ -163,9 +158,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
     """Replace the partitions of the new rows, and return the result. Nothing is committed.
 
     Partitions are compared by value, not by the text in the log.
-
-    Args:
-        frame: The rows; they fit the schema.
 
     Source: Delta Lake's dynamic partition overwrite. Differs: it compares texts.
     """
@@ -182,9 +174,6 @@ def overwrite_partitions(snapshot: Snapshot, frame: DataFrame, metadata: Metadat
 
 def overwrite_where(snapshot: Snapshot, frame: DataFrame, metadata: Metadata, where: Expression) -> ChangeResult:
     """Replace the rows that match a condition, and return the result. Nothing is committed.
-
-    Args:
-        frame: The rows; they fit the schema, and each must match the condition.
 
     Source: Delta Lake's replaceWhere
     """

@@ -174,11 +174,7 @@ def for_both_formats(delta: Callable[..., None], iceberg: Callable[..., None]) -
 
 
 def for_delta_only(delta: Callable[..., None], command: str, reason: str) -> Callable[..., None]:
-    """Return a command that says in a line why it does not take an Iceberg table.
-
-    Args:
-        delta: The command. It may have a ``--catalog`` of its own; then it is asked whether the table is there.
-    """
+    """Return a command that says in a line why it does not take an Iceberg table."""
     parameters = inspect.signature(delta, eval_str=True).parameters
     error = NotForIceberg(name=f"widen {command}", reason=reason)
     if "catalog" not in parameters:

@@ -79,8 +79,6 @@ def ensure_options_valid(source: Sequence[str], into: str | None, options: Mappi
     """Check the options and places of an ingestion before Spark starts, which takes seconds.
 
     Args:
-        source: The paths of the source.
-        into: The table; None without one.
         how: Arguments of `widen.ingestion.options.check_places`.
     """
     from widen.ingestion.options import check_options, check_places, parse_keys, parse_options
@@ -411,13 +409,7 @@ def follow_source(
     options: Mapping[str, Any],
     engine: str | None = None,
 ) -> None:
-    """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested.
-
-    Args:
-        source: Directories and patterns.
-        checkpoint: The directory that records the progress of the stream.
-        options: Keyword arguments of `widen.ingest_stream`.
-    """
+    """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested."""
     from widen.ingestion.stream import ingest_stream
     from widen.log.log_store import LogStore
     from widen.spark.engine import is_local

@@ -348,7 +348,6 @@ def print_view(view_sql: Callable[..., str], last: str, name: str | None, rows: 
 
     Args:
         last: The name of the table; the view gets its name from it by default.
-        rows: The table in SQL.
 
     Raises:
         InvalidOption: the name is not one of SQL, or the SQL has characters that do not print.
@@ -413,7 +412,6 @@ def run_fold(
 
     Args:
         wanted: The column, the target column, and what to do with the rest.
-        is_dry: Whether to show only what would be lost.
     """
     from widen.report.text_format import sample_formatter
 

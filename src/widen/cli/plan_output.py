@@ -97,11 +97,7 @@ def show_run_plan(
     form: PlanForm,
     readers: Sequence[str] | None = None,
 ) -> None:
-    """Show what the loads of a file would change, and end with the exit code of the worst plan.
-
-    Args:
-        readers: The other readers that the plans tell of.
-    """
+    """Show what the loads of a file would change, and end with the exit code of the worst plan."""
     from widen.flows.pipelines import read_pipelines, select_steps
     from widen.flows.run_plan import plan_steps
     from widen.spark.engine import is_local
@@ -160,11 +156,7 @@ def _summary_line(planned: StepPlan) -> Text:
 
 
 def outcome_line(mark: tuple[str, str], text: str) -> Text:
-    """Return a line of a summary.
-
-    Args:
-        mark: The mark and the style of the line.
-    """
+    """Return a line of a summary."""
     from widen.report.text_format import printable
 
     sign, style = mark

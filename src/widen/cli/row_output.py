@@ -70,11 +70,7 @@ def to_row_form(form: RowForm, *, json: bool) -> RowForm:
 
 
 def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None, form: RowForm) -> bool:
-    """Show the rows of a query, as `show_rows` does, if they are read without Spark; return whether they are.
-
-    Args:
-        query: Returns rows of a table, at most a number of them. It raises `NotLocal` if only Spark reads them exactly.
-    """
+    """Show the rows of a query, as `show_rows` does, if they are read without Spark; return whether they are."""
     from widen.files.data_reader import NotLocal, json_lines
     from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
 
@@ -99,11 +95,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
 
 
 def show_rows(frame: DataFrame, limit: int | None, form: RowForm) -> None:
-    """Show rows: as a file, as JSON one object per line, or as a table of a few of them.
-
-    Args:
-        limit: The maximum number of rows; by default a few in a table, otherwise all.
-    """
+    """Show rows: as a file, as JSON one object per line, or as a table of a few of them."""
     if form.is_file:
         with progress("reading"):
             rows = _collect(frame, limit, form)
@@ -156,11 +148,7 @@ def _collect(frame: DataFrame, limit: int | None, form: RowForm) -> pa.Table:
 
 
 def _to_cells(schema: StructType, rows: pa.Table) -> pa.Table:
-    """Return rows whose nested and binary values are JSON text, since CSV has no such values.
-
-    Raises:
-        NotLocal: Spark writes a type differently.
-    """
+    """Return rows whose nested and binary values are JSON text, since CSV has no such values."""
     for place, field in enumerate(schema):
         if _is_nested(field):
             rows = rows.set_column(place, field.name, _json_texts(field, rows.column(place)))

@@ -169,7 +169,6 @@ class EventSinkOptions:
         """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
 
         Args:
-            inputs: The sources, for OpenLineage.
             tables: The tables that are written, each with its catalog, if any.
 
         Raises:

@@ -125,11 +125,7 @@ def diff(
 
 
 def show_diff(difference: SchemaDiff, version: str, *, json: bool) -> None:
-    """Show the difference between two versions of a table of either format.
-
-    Args:
-        version: What the format calls a version.
-    """
+    """Show the difference between two versions of a table of either format."""
     from widen.report import terminal
 
     if json:
@@ -238,11 +234,7 @@ def scan_rows(report: Report, schema: StructType, read: Callable[[SparkSession],
 
 
 def show_report(report: Report, samples: shared_options.Shown, html: Path | None, *, json: bool) -> None:
-    """Show the report of a table of either format, or write it as a page.
-
-    Args:
-        html: The file of the page, if one is wanted.
-    """
+    """Show the report of a table of either format, or write it as a page."""
     from widen.report.html_page import render_page
     from widen.report.report_summary import summarize_report
     from widen.report.terminal import report_parts
@@ -348,11 +340,7 @@ def query_iceberg_table(
 
 
 def note_left_out(point: ReadPoint, texts: Iterable[str | None] = ()) -> None:
-    """Name the columns of an Iceberg table that are not shown, because Spark has no type for them.
-
-    Args:
-        texts: The condition and what is selected.
-    """
+    """Name the columns of an Iceberg table that are not shown, because Spark has no type for them."""
     from widen.iceberg.schema_conversion import ensure_texts_readable, find_unreadable
 
     ensure_texts_readable(point.schema, texts)
@@ -407,7 +395,6 @@ def select_rows(
     """Return rows of a table of either format.
 
     Args:
-        select: Columns or expressions; empty for all columns.
         point: The version or the timestamp to read, and other arguments that the table's ``read`` takes.
 
     Raises:

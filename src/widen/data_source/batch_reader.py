@@ -36,11 +36,7 @@ from widen.spark.spark_types import as_nullable, visible_schema
 
 
 def read_snapshot_of(options: SourceOptions) -> Snapshot:
-    """Return the version that a batch reads; for changes, the version whose columns they have.
-
-    Raises:
-        DataSourceRefused: it is an Iceberg table.
-    """
+    """Return the version that a batch reads; for changes, the version whose columns they have."""
     time, store = options.text("timestampAsOf"), options.open_store()
     try:
         return open_snapshot(store, options.number("versionAsOf"), None if time is None else to_ms(time))
@@ -233,21 +229,13 @@ def _refuse_read(location: str, reason: NotLocal) -> DataSourceRefused:
 
 
 class SlicePartition(InputPartition):
-    """The rows that one task reads.
-
-    Args:
-        value: The slices of files, each with how its rows changed.
-    """
+    """The rows that one task reads."""
 
     value: Sequence[tuple[RowSlice, ChangeSlice]]
 
 
 def plan_tasks(slices: Iterable[ChangeSlice], *, is_local: bool) -> list[InputPartition]:
-    """Return the tasks that read slices: small files together, and the row groups of a large file apart.
-
-    Args:
-        is_local: Whether the files are on a local disk.
-    """
+    """Return the tasks that read slices: small files together, and the row groups of a large file apart."""
     cost = partial(_cost, _LOCAL_FILE_BYTES if is_local else _FILE_BYTES)
     parts = sorted((part for each in slices for part in _split(each)), key=cost, reverse=True)
     limit = max(min(sum(map(cost, parts)) // _SPREAD, READ_TASK_BYTES), _SMALL_TASK_BYTES)
@@ -372,7 +360,6 @@ class SourceOptions:
 
         Raises:
             OptionMissing: only one of the two is given.
-            InvalidOption: the id or the number cannot be used.
         """
         app_id, number = self.text("txnAppId"), self.number("txnVersion")
         if app_id is None and number is None:
@@ -447,11 +434,7 @@ def _fold_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def find_sink_options(given: Mapping[str, str]) -> SourceOptions | None:
-    """Return the options of a sink that ingests; None if the option ``ingest`` is not given.
-
-    Raises:
-        InvalidOption: Spark has passed the options of a table in its catalog.
-    """
+    """Return the options of a sink that ingests; None if the option ``ingest`` is not given."""
     options = _fold_options(given)
     return None if options.text("ingest") is None else options
 
@@ -477,14 +460,7 @@ def _refuse_iceberg(location: str | None, verb: str) -> DataSourceRefused:
 
 
 def ensure_no_iceberg(store: LogStore, verb: str) -> None:
-    """Check that a folder without a Delta table has no Iceberg table.
-
-    Args:
-        verb: What the data source is to do: read or write.
-
-    Raises:
-        DataSourceRefused: it has one.
-    """
+    """Check that a folder without a Delta table has no Iceberg table."""
     if any(is_iceberg_metadata(entry.path) for entry in store.list("metadata")):
         raise _refuse_iceberg(store.location, verb)
 
@@ -492,12 +468,8 @@ def ensure_no_iceberg(store: LogStore, verb: str) -> None:
 def parse_source_options(given: Mapping[str, str], verb: str = "read") -> SourceOptions:
     """Return the options of a read or write.
 
-    Args:
-        verb: What the data source is to do: read or write.
-
     Raises:
         InvalidOption: a name is unknown, or two options exclude each other.
-        DataSourceRefused: they name an Iceberg table.
     """
     options = _fold_options(given)
     if options.text("catalog") is not None:

@@ -84,9 +84,6 @@ def _fold(name: str) -> str:
 def parse_option(name: str, kind: Any, text: str) -> Any:
     """Return the value of an option of an ingestion from its text.
 
-    Args:
-        kind: The declared type of the argument.
-
     Raises:
         InvalidOption: the text has no such value.
     """
@@ -167,11 +164,7 @@ class IngestSink:
     staging_location: str | None
 
     def place(self, schema: StructType) -> StagingPlace:
-        """Return where the tasks stage rows.
-
-        Raises:
-            InvalidOption: the rows have no column with JSON, or the place is not known.
-        """
+        """Return where the tasks stage rows."""
         store = self.checked.table.staging_stores(self.staging_location)[0]
         column = None if self.has_types else _find_column(schema, self.column)
         reader = self.checked.reader
@@ -191,7 +184,6 @@ class IngestSink:
         Raises:
             MicroBatchTooLarge: it is more than a sink takes.
             DataSourceRefused: only Spark can do the work.
-            PostCommitFailed: the batch is committed, and the verification has found values that are lost.
         """
         files = [file for each in staged for file in each.files]
         size_bytes = sum(file.data_bytes for file in files)

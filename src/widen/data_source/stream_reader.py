@@ -74,9 +74,6 @@ def find_earlier_version(snapshot: Snapshot, has_columns: Callable[[Snapshot], b
     """Return the version before the last changes of the columns that has the columns of a query.
 
     A query gets its columns when it is planned, and starts later: in a pipeline by minutes.
-
-    Args:
-        snapshot: The newest version, which has other columns.
     """
     store = snapshot.store
     first = max(find_versions(store)[0].first, snapshot.version - _VERSIONS_BACK) + 1
@@ -288,17 +285,7 @@ class StreamPlan:
         return offset
 
     def find_end(self, start: StreamOffset, limits: StreamLimits, newest: int | None = None) -> StreamOffset:
-        """Return where the batch after an offset ends; the offset itself if there is nothing to read.
-
-        Args:
-            newest: The last version to read; by default, the newest of the table.
-
-        Raises:
-            StreamColumnsChanged: the next version changes the columns.
-            DataSourceRefused: the table was replaced by another one, or went back to narrower types.
-            StreamRowsChanged: the next version updates or deletes rows.
-            ChangeFeedNotRecorded: the next version does not record its changes.
-        """
+        """Return where the batch after an offset ends; the offset itself if there is nothing to read."""
         files, size_bytes, end = 0, 0, start
         try:
             for part, after in self._walk(start, newest):

@@ -234,9 +234,6 @@ def plan_write(
     Args:
         job: The folder of the files, if it is known already.
 
-    Raises:
-        DataSourceRefused: the folder has an Iceberg table, or only Spark can write the table.
-
     Source: Delta Lake's schema enforcement and evolution
     """
     store = options.open_store()
@@ -358,7 +355,6 @@ class WrittenFiles(WriterCommitMessage):
     """The files that a task has written.
 
     Args:
-        files: The files.
         query_id: The id of the streaming query, if the task belongs to one.
     """
 

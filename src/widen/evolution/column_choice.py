@@ -97,7 +97,6 @@ def choose_columns(
 
     Args:
         columns: The existing columns of the field; empty at first sight.
-        kinds: The kinds of the interval; without any there is nothing to change.
         table_format: The format, which decides what can be widened in place.
 
     Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
@@ -297,7 +296,6 @@ def _with_common(
 
     Args:
         columns: Its existing columns, already widened.
-        widens: The format, if a column may be widened to become the common one.
 
     Source: docs/evolution-rules.md#u9, #d15, #d18
     """

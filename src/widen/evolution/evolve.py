@@ -386,10 +386,6 @@ class _Evolution:
 
         Columns deeper than `MAX_LEVELS` are not built. They can be deeper than any record: a record beside an array of
         records adds a level to the union of their sub-fields.
-
-        Args:
-            data_type: The type, with only the declared sub-fields in its records.
-            largest: The dim of the record that gets all sub-fields.
         """
         leaf, dim = leaf_and_dim(data_type)
         path = (*cursor.path, *[ELEMENT] * dim)
@@ -607,7 +603,6 @@ def sub_fields(observed: FieldObservation, dim: int, largest: int) -> RecordObse
 
     Args:
         dim: The number of arrays of the column.
-        largest: The number of arrays of the column with most.
 
     Source: docs/evolution-rules.md#u17
     """
@@ -760,9 +755,6 @@ def round_numbers(part: FieldEvolution, choose: Callable[[FieldEvolution], Colum
     """Let a field round numbers to doubles, if fractions meet other numbers and the resulting columns allow it.
 
     Routes round under the same condition. Values of maps are not rounded.
-
-    Args:
-        part: The field; its observation and its choice change in place.
 
     Returns:
         How many numbers are rounded.

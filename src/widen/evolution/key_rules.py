@@ -155,9 +155,6 @@ class KeyRules:
         """Return the rules with the fields as the records of a table spell them; callers may write them in any case.
 
         Otherwise a record with a field ``ID`` would begin another key in a table whose records have an ``id``.
-
-        Args:
-            schema: The columns of the table; None if the table does not exist yet.
         """
         if schema is None:
             return self
@@ -355,7 +352,6 @@ def match_recorded_keys(
     """Return the rules of an ingestion with the spelling of its table; see `KeyRules.spelled_as`.
 
     Args:
-        recorded: The rules that the table records.
         in_any_case: Whether names that differ in case only mean one field.
 
     Raises:

@@ -440,7 +440,6 @@ def build_field_rules(schema: StructType, policy: Policy, *, keeps_forms: bool =
     """Return the field rules for a table and a policy.
 
     Args:
-        policy: The policy; its rules take precedence.
         keeps_forms: Whether values that the table keeps as text stay values: for the text of a whole record.
 
     Source: docs/evolution-rules.md#d6, #d10, #d13

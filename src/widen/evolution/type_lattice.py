@@ -205,9 +205,6 @@ def holds_exactly(leaf: DataType, kind_word: str, observed: KindObservation) -> 
 
     If the source declares a type, a column of that type or of a wider one holds its values.
 
-    Args:
-        leaf: The type inside the arrays of the column.
-
     Source: docs/evolution-rules.md#d2, #d16
     """
     declared = parse_type(observed.type) if observed.type else None
@@ -252,7 +249,6 @@ def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation)
     """Return whether a column covers a kind, so that the kind needs no other column.
 
     Args:
-        leaf: The type inside the arrays of the column.
         dim: The number of arrays of the column.
 
     Source: docs/evolution-rules.md#u7, #d2

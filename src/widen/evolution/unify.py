@@ -89,12 +89,7 @@ def unify_schema(schema: StructType) -> list[UnifiedColumn]:
 
 
 def view_sql(schema: StructType, name: str, rows: str, *, is_temporary: bool = False) -> str:
-    """Return the SQL statement for a view with one column for each source field.
-
-    Args:
-        name: The name of the view, quoted for SQL.
-        rows: The table, quoted for SQL.
-    """
+    """Return the SQL statement for a view with one column for each source field."""
     columns = ",\n".join(f"  {column.sql} AS {quote_name(column.name)}" for column in unify_schema(schema))
     return f"CREATE OR REPLACE {'TEMPORARY ' * is_temporary}VIEW {name} AS\nSELECT\n{columns}\nFROM {rows}"
 

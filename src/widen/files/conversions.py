@@ -23,9 +23,6 @@ from widen.rows.row import EPOCH_UNIT_LIMITS
 def convert_values(values: pa.Array, old: DataType, new: DataType, unit: EpochUnit | None = None) -> pa.Array | None:
     """Return scalars as values of a column, null where it cannot hold them exactly; None if the types do not convert.
 
-    Args:
-        unit: The unit of integers that become timestamps; by default their size decides.
-
     Source: docs/evolution-rules.md#u14, #u16, #d2
     """
     if old == new:

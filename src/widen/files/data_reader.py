@@ -338,11 +338,7 @@ class _StoredColumns:
 
 
 def _column(field: Field, stored: _StoredColumns, partition: Mapping[str, str | None], count: int) -> pa.Array:
-    """Return a column.
-
-    Args:
-        count: The number of rows, which a table without columns does not have.
-    """
+    """Return a column."""
     if field.name in partition:
         return _partition_column(field, partition[field.name], count)
     values = stored.find(field)
@@ -367,11 +363,7 @@ def partition_table(schema: StructType, partitions: Sequence[Sequence[str | None
     """Return partitions as rows.
 
     Args:
-        schema: The partition columns, in their order.
         partitions: Their texts in each partition.
-
-    Raises:
-        NotLocal: only Spark reads a text.
     """
     columns = [
         pad_texts(_partition_values(field, texts), to_declared(field).type)
@@ -681,16 +673,7 @@ class FileScan(Interface):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the rows.
-
-        Raises:
-            InvalidOption: Arrow does not have a type.
-        """
+        """The columns of the rows."""
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
-        """Yield the rows of a file with their positions, some at a time, without the deleted ones.
-
-        Raises:
-            NotLocal: only Spark can read the file exactly.
-            CorruptFile: the file cannot be read.
-        """
+        """Yield the rows of a file with their positions, some at a time, without the deleted ones."""

@@ -105,11 +105,7 @@ def to_part_rows(parts: Iterable[PartFile]) -> pa.RecordBatch:
 
 
 def open_writer(layout: ArrowLayout, texts: Sequence[str | None]) -> PartWriter:
-    """Return a writer of the files of one partition.
-
-    Args:
-        texts: The partition values, as in the log.
-    """
+    """Return a writer of the files of one partition."""
     folders = [layout.sink.job, *map(directory_name, layout.split, texts)]
     return PartWriter(replace(layout.sink, job="/".join(folders)), layout.schema)
 
@@ -231,7 +227,6 @@ class PartSink:
             NaN values, which no footer has, by the paths of the floating-point columns outside of lists and maps.
         schema: The schema of the files; by default the schema of the rows.
         file_bytes: A task starts another file after this many bytes.
-        encoding: How the columns are encoded.
         private: The columns that get no statistics in footers; see `private_columns`.
     """
 
@@ -265,8 +260,6 @@ class TableSink:
 
     Args:
         columns: See `widen.frames.parquet_writer.stored_columns`.
-        partition_by: The partition columns, by their names in the table.
-        conditions: The conditions of the table on its rows.
         condition: One of the ingestion, for tasks that quarantine records.
     """
 
@@ -391,12 +384,7 @@ class PartFile(msgspec.Struct, frozen=True):
 
 
 def find_part_sink(spark: Session, store: LogStore, table: TableConfiguration) -> PartSink | None:
-    """Return the destination of part files, or None if Spark has to write the files.
-
-    Args:
-        spark: The session, whose settings define the compression.
-        table: The configuration of the table when the files are committed.
-    """
+    """Return the destination of part files, or None if Spark has to write the files."""
     has_rules = bool(check_constraints(table.properties)) or any(
         not _RULES.isdisjoint(field.metadata) for _, field in fields(table.schema)
     )
@@ -419,7 +407,6 @@ def describe_columns(
 
     Args:
         columns: The physical paths of the leaf columns that get statistics.
-        partition_by: The physical names of partition columns that the file also has.
     """
     return partial(_describe_part, columns, partition_by)
 

@@ -63,7 +63,6 @@ def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str,
 
     Args:
         store: The store of the table; the executors open it again.
-        vectors: The key of each file, with its vector.
     """
     rows = [(key, msgspec.json.encode(vector).decode()) for key, vector in vectors]
     described = spark.createDataFrame(rows, f"{FILE} string, vector string")
@@ -273,8 +272,6 @@ def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, position
 
     Args:
         bitmaps: The rows of each file, which are changed.
-        files: The key of the file of each row.
-        positions: The position of each row in its file.
     """
     for key, of_file in rows_by_file(files):
         bitmaps[key] |= to_bitmap(positions.filter(of_file))

@@ -30,7 +30,6 @@ def find_equal_rows(
     """Map each file path to the positions of the rows that equality deletes remove.
 
     Args:
-        deletes: Deletes that name the same columns.
         scan: How files are read; the schema has these columns.
         paths: The columns, or fields of structs in them.
     """
@@ -74,11 +73,7 @@ def _comparable(rows: pa.Table, path: Path) -> pa.Array:
 
 @dataclass(frozen=True)
 class _DeletedValues:
-    """Values of some columns. Rows with these values are deleted.
-
-    Args:
-        columns: The values of each column.
-    """
+    """Values of some columns. Rows with these values are deleted."""
 
     columns: Sequence[pa.Array]
 

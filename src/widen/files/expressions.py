@@ -70,7 +70,6 @@ class QueriedFiles:
     """The files of a version that a query reads.
 
     Args:
-        schema: The columns of the rows.
         rows: The rows, some at a time and without the deleted ones; a file is opened when its first rows are asked for.
     """
 
@@ -114,7 +113,6 @@ def query_files(
     Args:
         table_schema: The columns of the table, with the fields of the source that they are for.
         open_files: Returns the files that may have rows which fulfil a condition.
-        select: Columns and expressions; empty for all columns.
         unified: Whether to return one column for each source field; the condition refers to the table's columns.
 
     Raises:
@@ -179,11 +177,7 @@ def plan_condition(where: str, schema: StructType) -> RowTest:
 
 
 def _test_rows(condition: Predicate, schema: StructType) -> RowTest:
-    """Return the test of a condition.
-
-    Raises:
-        NotLocal: only Spark evaluates it.
-    """
+    """Return the test of a condition."""
     return plan_test(condition, partial(_test_part, schema))
 
 
@@ -210,9 +204,6 @@ RowValues: TypeAlias = Callable[[pa.Table], Mapping[str, pa.Array]]
 
 def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataType]]) -> RowValues:
     """Return how columns get values, which refer to columns of the same table.
-
-    Args:
-        expressions: The expression of each column, by name, and the type that Spark gives it.
 
     Raises:
         NotLocal: only Spark evaluates one of them, or assigns its values to the column.
@@ -282,7 +273,6 @@ class _Scope:
     Args:
         columns: The columns by their names, ignoring case, with their types.
         combined: The expressions of columns that combine several columns of the table.
-        table: The columns of the table, if these are others.
     """
 
     columns: Mapping[str, Field]

@@ -140,7 +140,6 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path], partition_by:
     """Return the footer of the metadata of a Parquet file.
 
     Args:
-        metadata: The metadata, as pyarrow reads or writes it.
         columns: The physical paths of the leaf columns that get statistics.
         partition_by: The physical names of partition columns that the file also has. They are not counted: the log has
             their values.
@@ -159,11 +158,7 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path], partition_by:
 
 
 def count_non_null(metadata: pq.FileMetaData, index: int) -> int | None:
-    """Return how many values a leaf has; each value in an array or a map counts. None if the footer does not say.
-
-    Args:
-        metadata: The metadata, as pyarrow reads or writes it.
-    """
+    """Return how many values a leaf has; each value in an array or a map counts. None if the footer does not say."""
     total = 0
     for group in range(metadata.num_row_groups):
         statistics = read_statistics(metadata, group, index)
@@ -180,11 +175,7 @@ def _without_ambiguous(statistics: ColumnStatistics) -> ColumnStatistics:
 
 
 def leaf_paths(fields: Iterable[Any], path: Path = ()) -> Iterator[Path]:
-    """Return the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots.
-
-    Args:
-        fields: Arrow fields.
-    """
+    """Return the path of every leaf in the order of the file; dotted paths would be ambiguous for names with dots."""
     return (leaf for leaf, _ in leaf_types(fields, path))
 
 
@@ -236,11 +227,7 @@ T = TypeVar("T")
 
 @contextmanager
 def open_data_file(store: LogStore, path: str) -> Iterator[BinaryIO]:
-    """Open a Parquet file of a table.
-
-    Raises:
-        CorruptFile: it does not exist, or the body found out that it is not Parquet.
-    """
+    """Open a Parquet file of a table."""
     try:
         with store.open(path) as file:
             yield file
@@ -260,10 +247,6 @@ def read_files(
     Args:
         session: Returns the session; called only for more than ``driver_files`` files.
         read: Reads a file, given its path. It travels to the executors, and its results travel back.
-        driver_files: The maximum number of files that the driver reads.
-
-    Raises:
-        WidenError: the function raised it.
     """
     if len(paths) <= driver_files:
         return _read_in_threads(read, paths)
@@ -329,9 +312,6 @@ def old_types(store: LogStore, schema: StructType, mode: str, path: str) -> tupl
 
     Columns are matched by their physical names, or by field id in the mode ``id``, and compared at every depth: struct
     fields, array elements, map keys and map values. Differences other than a widening are ignored.
-
-    Args:
-        schema: The schema of the table, in logical names.
 
     Returns:
         The number of rows, and the old type of each such leaf by its logical path.
@@ -450,7 +430,6 @@ def names_by_id(columns: pa.Schema, schema: StructType, path: str) -> Names:
     reader by name does not find the wrong one.
 
     Args:
-        columns: The columns of the file.
         schema: The columns to find, in logical names, with their ids.
 
     Raises:
@@ -573,9 +552,6 @@ def find_old_files(
 
     Args:
         session: Returns the session; called only for many files.
-        snapshot: The version whose types are compared.
-        files: Rows of its list of files.
-        driver_files: The maximum number of files that the driver reads; by default `FILES_TYPED_BY_DRIVER`.
     """
     mode = snapshot.configuration.mapping
     read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)

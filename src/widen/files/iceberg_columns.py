@@ -49,7 +49,6 @@ class FileColumns:
     Args:
         names: The names that columns have in the file instead of their own, by path.
         stored: The decimals that have fewer digits in the file, and integers with fewer bits, by path.
-        missing: The columns that the file does not have.
         has_similar_names: Whether columns of the file have names that differ only in case.
     """
 
@@ -61,9 +60,6 @@ class FileColumns:
 
 def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping | None, path: str) -> FileColumns:
     """Return where a file has the columns of a table.
-
-    Args:
-        mapping: The name mapping of the table, for files without field ids.
 
     Raises:
         CorruptFile: the file has no field ids and the table has no name mapping, or a column has a type that cannot
@@ -142,11 +138,7 @@ def _can_read(stored: pa.DataType, wanted: DataType) -> bool:
 
 
 def has_old_types(columns: pa.Schema, schema: StructType, mapping: NameMapping | None) -> bool:
-    """Return whether a file has a column in a narrower type than the table.
-
-    Args:
-        mapping: The name mapping of the table, for files without field ids.
-    """
+    """Return whether a file has a column in a narrower type than the table."""
     fields = list(columns)
     if mapping is not None and not any(map(field_id, fields)):
         fields = list(_map_names(fields, mapping.root))
@@ -331,7 +323,6 @@ def open_with_arrow(
     Args:
         io: Opens the files; executors get a copy of it.
         names: The names that columns have in the files instead of their own, by path.
-        keys: The key of each file by its location.
     """
     visible = as_nullable(visible_schema(schema))
     listed = spark.createDataFrame(pa.table({_PATH: list(keys), PLACE: list(keys.values())}))
@@ -458,7 +449,6 @@ class Lineage:
 
     Args:
         first_row_id: The id of the first row; None if its rows have no ids yet.
-        sequence: The sequence number of the file.
 
     Source: Iceberg's table specification, "Row Lineage"
     """
@@ -470,7 +460,6 @@ class Lineage:
         """Return rows with the values of `LINEAGE`.
 
         Args:
-            positions: The position of each row in the file.
             is_changed: Whether each row gets new values, so that the number of this change is not known yet.
         """
         if self.first_row_id is None:
@@ -504,7 +493,6 @@ def read_unmarked(
     """Yield the rows of a file in the names and types of the table, without those at some positions.
 
     Args:
-        stored: The columns, as `with_names_in_files` returns them.
         replaced: New values of some columns, in the types of the table, with their positions as `ROW`, in their order.
         lineage: What the rows inherit, if the columns are also those of `LINEAGE`.
 
@@ -561,7 +549,6 @@ def _open_batches(
 
     Raises:
         NotLocal: only Spark can read the file exactly.
-        CorruptFile: the file is missing, or damaged.
     """
     first = 0
     try:

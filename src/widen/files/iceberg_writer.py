@@ -64,10 +64,6 @@ def describe_metrics(
     its count of NaN. Iceberg for Spark and PyIceberg take a column without a count for one without NaN: ``DELETE ...
     WHERE d < 5`` would remove a whole file with the bounds 1 and 2, and its NaN with it.
 
-    Args:
-        schema: The columns of the files, with field ids.
-        modes: See `widen.iceberg.file_metrics.metrics_modes`.
-
     Source: Iceberg's table specification, "Manifests", ``nan_value_counts``
     """
     types = (data_type for _, data_type in leaves(schema))

@@ -99,9 +99,6 @@ WITH_LEVEL = frozenset({"gzip", "zstd", "brotli"})
 def to_encoding(properties: Mapping[str, str], codec: str) -> Encoding:
     """Return the encoding that the properties of an Iceberg table ask for.
 
-    Args:
-        codec: The codec of the files, by Arrow's name.
-
     Source: PyIceberg: ``Table properties``.
     """
     sizes = {name: size for name, option in _SIZES.items() if (size := read_size(properties, option)) is not None}

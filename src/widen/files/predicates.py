@@ -54,7 +54,6 @@ class PredicateScope:
 
     Args:
         schema: The schema of the table, in logical names.
-        alias: The alias of the table in the condition, if any.
         other: The alias of the other relation whose columns the condition may use.
     """
 

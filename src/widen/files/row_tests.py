@@ -53,9 +53,6 @@ def plan_test(predicate: Predicate, test_part: Callable[[Any], RowTest] = leave_
 
     Args:
         test_part: Returns the test of a part that is not bound, or raises `NotLocal`.
-
-    Raises:
-        NotLocal: Arrow does not evaluate it as Spark does, or a part of it was not understood.
     """
     _ensure_exact(predicate, test_part)
     return partial(_evaluate, predicate, test_part)

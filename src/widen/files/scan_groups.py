@@ -215,8 +215,6 @@ def stored_types(
     """Return for each file which of the wanted leaves it stores in an old type; None where that is unknown.
 
     Args:
-        spark: The session, whose executors read the footers of many files.
-        files: Rows of its list of files.
         wanted: The leaves, as `unsafe_columns` and `slow_decimals` return them.
     """
     cache = _cached_types(snapshot.location, snapshot.metadata.schema_string)

@@ -87,8 +87,6 @@ class StatisticsRepair:
         session: Returns the session; called only to read the footers of many files.
         driver_files: The maximum number of files whose footers this process reads.
         adds_booleans: Whether to add the bounds of booleans, too.
-        read: How many footers were read.
-        repaired: The paths of the files with other bounds.
     """
 
     session: Callable[[], Session]

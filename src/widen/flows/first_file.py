@@ -36,7 +36,6 @@ class SourceGroup:
     """The files of one load.
 
     Args:
-        name: The name of the load.
         source: The folder of the files, or a pattern.
         files: Each file with its size.
     """
@@ -58,7 +57,6 @@ def draft_pipelines(folder: str | PathLike[str], lake: str = "lake") -> str:
     to name its columns in a comment.
 
     Args:
-        folder: A local folder.
         lake: The folder of the tables.
 
     Raises:

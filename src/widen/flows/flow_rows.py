@@ -63,19 +63,11 @@ class FlowKeys:
         return reduce(DataFrame.unionAll, keys).distinct()
 
     def rows_of(self, rows: DataFrame, keys: DataFrame) -> DataFrame:
-        """Return the rows of the source with some keys.
-
-        Args:
-            keys: The result of `find_changed`.
-        """
+        """Return the rows of the source with some keys."""
         return semi_join_keys(rows, list(self.expressions.values()), keys)
 
     def ensure_kept(self, result: DataFrame, keys: DataFrame) -> None:
-        """Check that every row of the target has a key of the rows that it was computed from.
-
-        Args:
-            keys: The keys of the rows of the source.
-        """
+        """Check that every row of the target has a key of the rows that it was computed from."""
         returned = {name_key(name) for name in result.columns}
         for name in self.columns:
             if name_key(name) not in returned:

@@ -310,7 +310,6 @@ class FlowStep:
         """Compute the rows of all changed keys again, and replace these rows in the target.
 
         Args:
-            committed: The last batch that the target has.
             replaces_all: Whether all rows of the target are replaced.
         """
         settings, spark = self._settings, self._spark

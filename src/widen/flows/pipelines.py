@@ -249,7 +249,6 @@ def run_steps(
 
     Args:
         listen: Returns what gets the events of a step.
-        given: Other arguments of `run`.
 
     Raises:
         InvalidOption: the number of jobs is not positive.

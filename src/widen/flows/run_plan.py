@@ -181,9 +181,6 @@ def plan_steps(
 ) -> RunPlan:
     """Return what steps would change, in their order.
 
-    Args:
-        given: Other arguments of `plan_run`.
-
     Raises:
         InvalidOption: the number of jobs is not positive.
     """

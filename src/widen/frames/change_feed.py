@@ -32,7 +32,6 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
     """Return the rows that versions changed, each with its change type, version and commit time.
 
     Args:
-        snapshot: The version whose schema the rows have.
         changes: The changes of the versions, in order; the schema can represent them.
     """
     parts = [part for each in changes for part in change_slices(each)]

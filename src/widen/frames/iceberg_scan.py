@@ -115,7 +115,6 @@ def read_iceberg(source: IcebergSource, schema: StructType, where: str | Column 
     """Return the rows of a snapshot in the types of its schema, with the columns in its order, all nullable.
 
     Args:
-        schema: The schema in the model, with field ids.
         where: The condition on rows. PyIceberg also skips files by partitions and bounds if it is Spark SQL.
     """
     if not compares_names_exactly(source.spark):
@@ -130,7 +129,6 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
     That only Spark can read a file exactly, or that it is damaged, may show when its rows are asked for.
 
     Args:
-        schema: The schema in the model, with field ids.
         predicate: The condition on rows that PyIceberg uses to skip files; None for no condition.
 
     Raises:
@@ -187,7 +185,6 @@ def read_iceberg_files(
     """Return the rows of some files of a snapshot as `read_iceberg` does, without the deleted ones.
 
     Args:
-        schema: The schema in the model, with field ids.
         predicate: The condition that may be pushed to the files, if any. The rows do not have to fulfil it.
         place: Which of the columns `FILE` and `ROW` to add to the columns of the schema.
     """
@@ -306,9 +303,6 @@ def _columns_of(source: IcebergSource, schema: StructType, paths: Sequence[str])
 def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan) -> Mapping[str, StructType] | None:
     """Return the columns of each file of a scan, by its path, as tasks read them with `read_unmarked`.
 
-    Args:
-        schema: The columns to read, with field ids.
-
     Returns:
         None if the partitions of files have values that the files lack.
     """
@@ -326,7 +320,6 @@ def file_scan(source: IcebergSource, schema: StructType, deleted: Mapping[str, B
     """Return how this process reads columns of the files of a snapshot, if `columns_by_file` knows their columns.
 
     Args:
-        schema: The columns to return, with field ids.
         deleted: The positions of the deleted rows, by the path of each file with deleted rows.
     """
     point = source.point
@@ -734,7 +727,6 @@ class IcebergSource:
         """Return files with the same column names, as Spark reads them, with what their projection needs.
 
         Args:
-            schema: The columns to read, with field ids.
             predicate: The condition on rows that may be pushed to the files.
         """
         listed = _to_file_list(files)
@@ -765,7 +757,6 @@ class FileRows:
 
     Args:
         file: The key of the file of a row.
-        position: The position of a row in its file.
     """
 
     frame: DataFrame

@@ -90,7 +90,6 @@ def write_parquet(
 
     Args:
         frame: The rows. They must fit the schema of the table: missing columns are filled, narrower types are cast.
-        table: The configuration of the table when the files are committed.
         folder: A new folder to write to, relative to the table.
 
     Source: PROTOCOL.md#add-file-and-remove-file
@@ -309,7 +308,6 @@ def write_with_partition_columns(
     Args:
         rows: All columns of the table, in its types and names.
         schema: The schema of the table, in logical names and without void columns. Its ids become field ids.
-        partition_by: The logical names of the partition columns.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)
     """

@@ -47,10 +47,6 @@ def to_physical_layout(frame: DataFrame, table: TableConfiguration) -> DataFrame
     """Return rows in the layout of files: physical names, the types of the table, partition columns as text.
 
     Missing columns are filled in. A row that violates a rule of the table fails the job.
-
-    Args:
-        frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
-        table: The configuration of the table when the rows are committed.
     """
     schema, mode = table.schema, table.mapping
     rows = to_checked_rows(frame, table)
@@ -116,8 +112,6 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
     value that is out of range for its column fails the job.
 
     Args:
-        frame: Columns in any order, with names in any case, which `schema_merge.merge_schema` has accepted.
-        schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
 
     Source: PROTOCOL.md#default-columns, #generated-columns, #identity-columns
@@ -154,7 +148,6 @@ def fill_computed_columns(
 
     Args:
         rows: All columns of the table, and maybe others.
-        schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule of a column applies only if its feature is supported.
         is_missing: Returns of a column with a default whether a record has no field for it.
 
@@ -360,7 +353,6 @@ def check_rows(
 
     Args:
         rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
-        schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
         other: Columns to return as well.
         limits: More conditions in SQL that every row must fulfil, by their names.
@@ -394,7 +386,6 @@ def first_violated_rule(
     NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
 
     Args:
-        schema: The schema of the table, in logical names, with all metadata.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
         limits: More conditions in SQL that every row must fulfil, by their names.
     """

@@ -65,8 +65,6 @@ def check_operations(session: Session, snapshot: Snapshot, operations: Sequence[
 
     Args:
         session: Reads the rows in this process, if they are few and Arrow evaluates the conditions, or in a Spark job.
-        snapshot: The version whose rows are read.
-        operations: The operations to commit. They are allowed by the schema.
 
     Returns:
         The metrics of the check for the commit; empty if no rows were read.
@@ -116,11 +114,7 @@ def _count_on_spark(spark: SparkSession, snapshot: Snapshot, operations: Sequenc
 
 
 def _count_here(snapshot: Snapshot, operations: Sequence[Operation]) -> list[int]:
-    """Return the same, counted with Arrow.
-
-    Raises:
-        NotLocal: only Spark reads the rows, or evaluates a condition.
-    """
+    """Return the same, counted with Arrow."""
     texts = [plain_sql(_condition(operation)) for operation in operations]
     tests = [plan_condition(text, snapshot.schema) for text in texts]
     counts = [0] * (1 + len(texts))
@@ -170,9 +164,6 @@ def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
 
 def ensure_defaults(session: Session, defaults: Sequence[SetDefault], schema: StructType) -> None:
     """Check that defaults are constants of a type that their columns accept, without running a job.
-
-    Args:
-        schema: The schema of the table afterwards.
 
     Raises:
         InvalidDefault: a default is not a constant, its type cannot be assigned to the column, or it is too long.
@@ -230,11 +221,7 @@ def _evaluate_on_spark(default: SetDefault, spark: SparkSession, *, has_limit: b
 
 
 def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:
-    """Return the highest or the lowest value of an integer column; None if the column has no values.
-
-    Args:
-        is_lowest: Whether to return the lowest value.
-    """
+    """Return the highest or the lowest value of an integer column; None if the column has no values."""
 
     def find_here() -> int | None:
         bounds = (pc.min_max(find_leaf(rows, path)).as_py() for _, rows in _read_here(snapshot, {path[0]}))

@@ -135,12 +135,7 @@ def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot
 
 
 def read_data_files(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
-    """Return the rows of files like `read_snapshot`; the files need not be live in the version.
-
-    Args:
-        snapshot: The version whose columns and types the rows have.
-        files: Rows of a list of files.
-    """
+    """Return the rows of files like `read_snapshot`; the files need not be live in the version."""
     return _union(spark, store, _with_old_types(spark, snapshot, _scan(snapshot, files)), is_located=False)
 
 
@@ -171,9 +166,6 @@ def with_row_tracking(rows: DataFrame, store: LogStore, files: pa.Table, columns
 
 def unify_rows(rows: DataFrame, schema: StructType) -> DataFrame:
     """Return rows with one column for each source field, which coalesces all columns of the field.
-
-    Args:
-        schema: The schema of the same version, with its metadata.
 
     Source: docs/evolution-rules.md#one-interval
     """
@@ -273,7 +265,6 @@ def open_files(
     """Return files as Spark reads them: with the names that columns have in the files.
 
     Args:
-        paths: What `list_scan_files` returns for them.
         base: The directory that contains the directories that name partitions.
     """
     fields = [column.read for column in data_columns(scan, group).values()]
@@ -294,7 +285,6 @@ def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris:
     """Return the URIs for Spark to open: the files, or for many files one manifest of them.
 
     Args:
-        files: Their sizes and modification times.
         uris: Their locations, as Spark spells them.
     """
     if len(uris) > EXPLICIT_FILES:
@@ -438,7 +428,6 @@ def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[Sca
     """Yield the groups, split by the names that their files have for columns.
 
     Args:
-        spark: The session, whose executors read the footers of many files.
         snapshot: The version, with column mapping by ``id``.
     """
     if not groups:

@@ -120,11 +120,7 @@ class TableWriter(Interface):
         """Return the partition columns of strings, if rows violate rules only by texts in them; else None."""
 
     def write(self, rows: Rows) -> Sequence[WrittenFile]:
-        """Write rows in the columns of the table. On failure, the files are deleted where the store allows it.
-
-        Raises:
-            RowRefused: a row violates a rule of the table.
-        """
+        """Write rows in the columns of the table. On failure, the files are deleted where the store allows it."""
 
     def count_rows(self, files: Sequence[Any]) -> int:
         """Return the number of rows in files of this writer."""
@@ -182,9 +178,6 @@ class TableRows(Interface):
 
         Args:
             paths: The paths of the files, as in `WrittenFile`.
-
-        Raises:
-            TableError: the files cannot be read.
         """
 
     def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
@@ -357,7 +350,6 @@ class IcebergWriter(TableWriter):
         schema: The columns when the files are committed, with field ids.
         footer: Entries for the footers of the files.
         folder: How the name of their folder begins.
-        sort_by: The columns that sort the rows of each file.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.
         rule: The message of a rule of the ingestion that a row violates, or null; None without rules.

@@ -330,7 +330,6 @@ def _translate_type_errors(table: str, read: Callable[[], Any] | None) -> Iterat
     """Name the column of a type that PyIceberg does not know, e.g. variant; its own error has a position at most.
 
     Args:
-        table: Its name.
         read: Reads the metadata as JSON; None if the catalog has sent it, and nobody has kept it.
 
     Raises:
@@ -468,9 +467,6 @@ def translate_catalog_errors(location: str) -> Iterator[None]:
 
     Conflicts and unknown outcomes of commits are handled in `widen.iceberg.table_commit`.
 
-    Args:
-        location: The table or the catalog that a message names.
-
     Raises:
         IcebergUnavailable: a package that the catalog needs is not installed.
         CatalogRefused: the catalog refused the request.
@@ -545,7 +541,6 @@ def open_store(location: str, access: FileIO | Mapping[str, str], given: Mapping
     Args:
         location: The location. Iceberg's clients take it as it is, so ``%20`` does not stand for a space.
         access: The FileIO of the table, whose credentials the store renews as it does, or its properties.
-        given: Settings from the caller, which win.
 
     Raises:
         CatalogRefused: the catalog signs each request itself.
@@ -568,10 +563,6 @@ _VEND = (
 
 def to_storage_options(properties: Mapping[str, str], given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the settings of a store.
-
-    Args:
-        properties: The properties of a catalog or of the FileIO of a table.
-        given: Settings from the caller, which win.
 
     Example:
         >>> to_storage_options({"s3.endpoint": "http://localhost:9000"})
@@ -605,7 +596,6 @@ def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO])
     access to the catalog, and gets no credentials of the catalog itself.
 
     Args:
-        own: The properties of the catalog.
         load: Returns a new FileIO of the table.
     """
     is_vended = any(io.properties[name] != own.get(name) for name in NAMES.keys() & io.properties.keys())

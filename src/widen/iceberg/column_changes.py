@@ -79,7 +79,6 @@ class ColumnState:
         schema: The columns, with their field ids.
         partition_ids: The ids of the columns that the partitions are made of.
         other_ids: What else needs a column, by its id: the sort order, or the rows' identity.
-        format_version: The format version of the table.
     """
 
     schema: StructType
@@ -234,7 +233,6 @@ def _read_default(state: ColumnState, path: Path, text: str, data_type: IcebergT
     Raises:
         ItemRenameRefused: it is a field of a struct.
         IcebergDefaultsNotSupported: the table has an older format version.
-        IcebergDefaultRefused: it is not a literal of the type.
     """
     if len(path) > 1:
         raise ItemRenameRefused(column=format_path(path), verb="given a default")
@@ -289,11 +287,7 @@ class SpelledNames:
         self._paths = {".".join(path): path for path, _ in fields(schema)}
 
     def apply(self, schema: StructType, operation: Operation) -> None:
-        """Follow an operation.
-
-        Args:
-            schema: The columns before it.
-        """
+        """Follow an operation."""
         match operation:
             case AddColumn():
                 parent, _ = resolve(schema, operation.parent)

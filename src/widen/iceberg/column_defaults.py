@@ -43,14 +43,7 @@ def default_text(data_type: IcebergType, value: Any) -> str | None:
 
 
 def ensure_write_defaults(schema: Schema, location: str) -> None:
-    """Check that the defaults for new rows are values of the types of their columns.
-
-    Args:
-        location: The table, for the error.
-
-    Raises:
-        CorruptMetadata: one is not.
-    """
+    """Check that the defaults for new rows are values of the types of their columns."""
     for field in schema.fields:
         known = _TEXTS.keys() if field.write_default is not None else ()
         if type(field.field_type).__name__ in known and not _is_value(field.field_type, field.write_default):
@@ -103,9 +96,6 @@ _TEXTS: Mapping[str, Callable[[Any], str]] = {
 
 def parse_default(text: str, data_type: IcebergType, path: Path) -> Any:
     """Return the value of a literal as PyIceberg reads a default of this type; None for NULL.
-
-    Args:
-        path: The column, for the error.
 
     Raises:
         IcebergDefaultRefused: the text is not a literal of the type.
@@ -220,12 +210,6 @@ def initial_defaults(schema: Schema, location: str) -> dict[int, Any]:
     """Return the values that old rows have in columns that their files lack, by field id.
 
     Dates are days and times microseconds since 1970, uuids bytes, and a struct a dict of its fields by name.
-
-    Args:
-        location: The table, for the error.
-
-    Raises:
-        CorruptMetadata: a default is not a value of the type of its column.
     """
     defaults = {}
     for number in schema.field_ids:

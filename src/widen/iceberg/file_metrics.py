@@ -86,9 +86,6 @@ def metrics_modes(schema: StructType, properties: Mapping[str, str]) -> Mapping[
     Columns without metrics are missing. Leaves inside lists and maps have no bounds. A bound of a uuid or fixed column
     must be as long as its values, so it is not truncated.
 
-    Args:
-        schema: The columns, with field ids.
-
     Source: PyIceberg: ``Table properties``.
     """
     modes: dict[int, int] = {}
@@ -125,11 +122,7 @@ def _parse_mode(name: str, text: str) -> int | None:
 
 
 def leaf_ids(schema: StructType) -> Iterator[tuple[Path, int, bool]]:
-    """Yield the path of every leaf, its field id, and whether it is inside a list or a map, in the order of files.
-
-    Args:
-        schema: The columns, with field ids.
-    """
+    """Yield the path of every leaf, its field id, and whether it is inside a list or a map, in the order of files."""
     return _leaf_ids(schema, (), 0, {}, (), is_repeated=False)
 
 
@@ -161,7 +154,6 @@ def encode_value(form: str, value: Any) -> bytes:
     """Return a value in Iceberg's binary form.
 
     Args:
-        form: One of the forms above.
         value: A boolean, a number, or the bytes of a string in UTF-8.
 
     Source: Iceberg's table specification, "Binary single-value serialization".
@@ -180,24 +172,14 @@ def encode_value(form: str, value: Any) -> bytes:
 
 
 def lower_bound(form: str, value: Any, mode: int) -> bytes | None:
-    """Return the lower bound of a column; None if the mode is `COUNTS_ONLY`.
-
-    Args:
-        form: See `encode_value`.
-        mode: See `metrics_modes`.
-    """
+    """Return the lower bound of a column; None if the mode is `COUNTS_ONLY`."""
     if mode == COUNTS_ONLY:
         return None
     return _truncate(form, value, mode) if form in (TEXT, BYTES) else encode_value(form, value)
 
 
 def upper_bound(form: str, value: Any, mode: int) -> bytes | None:
-    """Return the upper bound of a column. A truncated one is rounded up; None if that is not possible.
-
-    Args:
-        form: See `encode_value`.
-        mode: See `metrics_modes`.
-    """
+    """Return the upper bound of a column. A truncated one is rounded up; None if that is not possible."""
     if mode == COUNTS_ONLY:
         return None
     if form not in (TEXT, BYTES):
@@ -269,11 +251,7 @@ def data_location(metadata: TableMetadata) -> str:
 
 
 def to_data_file(file: IcebergFile, metadata: TableMetadata) -> iceberg_manifest.DataFile:
-    """Return a written file as PyIceberg's, with its counts and bounds; the file is not opened.
-
-    Args:
-        metadata: The metadata that it is committed with.
-    """
+    """Return a written file as PyIceberg's, with its counts and bounds; the file is not opened."""
     metrics = file.metrics
     columns = metrics.columns
     arguments: dict[str, Any] = {
@@ -337,9 +315,6 @@ def _below(path: Path, data_type: Any, number: int) -> Iterator[tuple[Path, Colu
 
 def read_bound(column: ColumnIds, bound: bytes | None) -> Any:
     """Return a bound as a Python value; None if it has no simple value, or does not exist.
-
-    Args:
-        bound: The bound in the manifest.
 
     Example:
         >>> from pyiceberg.types import LongType

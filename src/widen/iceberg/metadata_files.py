@@ -101,11 +101,7 @@ def ensure_regular(path: str) -> None:
 
 
 def read_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> list[Manifest]:
-    """Return the manifests of a snapshot; none for no snapshot.
-
-    Raises:
-        CorruptFile: the manifest list is missing or damaged.
-    """
+    """Return the manifests of a snapshot; none for no snapshot."""
     if snapshot is None:
         return []
     path, specs = snapshot.manifest_list, metadata.specs()
@@ -156,9 +152,6 @@ def read_listed_manifests(metadata: TableMetadata, io: FileIO, snapshot: Snapsho
     """Return the manifests of a snapshot with the ids of rows; none for no snapshot.
 
     PyIceberg reads manifests in the schema of format version 2, which does not have them.
-
-    Raises:
-        CorruptFile: the manifest list is missing or damaged.
     """
     if snapshot is None:
         return []
@@ -180,12 +173,6 @@ def _ensure_specs(metadata: TableMetadata, manifests: Iterable[ManifestFile], pa
 
 def read_listed_entries(metadata: TableMetadata, io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Return the entries of a manifest with all that they inherit from it: numbers, and the ids of first rows.
-
-    Args:
-        manifest: A manifest of `read_listed_manifests`.
-
-    Raises:
-        CorruptFile: the manifest is missing or damaged.
 
     Source: Iceberg's table specification, "Sequence Number Inheritance", "First Row ID Inheritance"
     """
@@ -228,7 +215,6 @@ def _read_avro(io: FileIO, path: str, schema: Schema, types: Mapping[int, Any], 
 
     Args:
         types: The classes of the records by the id of their field, -1 for the whole.
-        enums: The same for values.
     """
     with translate_file_errors(path):
         file = _CompleteFiles(io).new_input(path)
@@ -302,11 +288,7 @@ _DAY_BYTES, _DAY_MICROS = 4, 86_400_000_000
 
 
 def _ensure_in_range(entries: Iterable[ManifestEntry], path: str, fields: int) -> None:
-    """Check the numbers of manifest entries.
-
-    Args:
-        fields: The number of partition fields.
-    """
+    """Check the numbers of manifest entries."""
     problem = next(filter(None, (_find_problem(entry, fields) for entry in entries)), None)
     if problem:
         raise CorruptFile(path=path, reason=problem, fix=_RESTORE)
@@ -568,9 +550,6 @@ def _skip_items(skip: _Skipper, walker: _AvroWalker) -> None:
 
 def ensure_metadata_consistent(metadata: TableMetadata, path: str, fix: str) -> None:
     """Check what PyIceberg does not check when it loads metadata, and what would fail later or give other rows.
-
-    Args:
-        path: The metadata file, for the error.
 
     Raises:
         CorruptFile: something in the metadata contradicts the rest of it, or is out of range.

@@ -193,9 +193,6 @@ def _parse_field(text: str) -> PartitionField:
 def resolve_partition_fields(fields: Iterable[PartitionField], schema: StructType) -> tuple[PartitionField, ...]:
     """Return partition fields with their names and with the paths as the schema spells them.
 
-    Args:
-        fields: The result of `parse_partition_by`.
-
     Raises:
         InvalidOption: a column does not exist, the transform cannot take its values, or a field is given twice.
     """
@@ -313,9 +310,6 @@ _SORT_KEY = re.compile(r"(.+?)(?:\s+(ASC|DESC))?(?:\s+NULLS\s+(FIRST|LAST))?", r
 
 def parse_sort_keys(texts: Sequence[str]) -> tuple[SortKey, ...]:
     """Return the keys of a sort order; nulls come first in ascending and last in descending order by default.
-
-    Args:
-        texts: Columns, e.g. ``id`` or ``placed_at DESC NULLS LAST``.
 
     Raises:
         InvalidOption: a text is not a key, or a column is given twice.
@@ -481,9 +475,6 @@ def truncation_limits(fields: Iterable[PartitionField], schema: StructType) -> M
     A type does not hold the multiple of the width below its smallest values. Iceberg for Spark lets integers overflow
     there, and then skips their files although they have rows that it looks for.
 
-    Args:
-        schema: The columns of the table.
-
     Source: Iceberg's table specification, "Truncate Transform Details".
     """
     limits = {}
@@ -505,9 +496,6 @@ def calendar_limits(fields: Iterable[PartitionField], schema: StructType) -> Map
     """Return SQL conditions that allow PyIceberg to commit dates and times, by the partition field.
 
     It writes days, hours and the values themselves with Python's calendar into the summary of a snapshot.
-
-    Args:
-        schema: The columns of the table.
     """
     limits = {}
     for each in fields:
@@ -533,11 +521,7 @@ def value_limits(fields: Iterable[PartitionField], schema: StructType) -> Mappin
 
 
 def are_in_calendar(partitions: Iterable[str], metadata: TableMetadata) -> bool:
-    """Return whether PyIceberg can commit files with these partition values; see `calendar_limits`.
-
-    Args:
-        partitions: The values of files as `encode_partition` returns them.
-    """
+    """Return whether PyIceberg can commit files with these partition values; see `calendar_limits`."""
     spec, schema = metadata.spec(), metadata.schema()
     try:
         for text in dict.fromkeys(partitions):

@@ -192,9 +192,6 @@ def doc_with_source(text: str | None, field: Field) -> str | None:
 def stream_key(app_id: str, branch: str | None = None) -> str:
     """Return the name of the table property that records the last interval of a stream.
 
-    Args:
-        branch: The branch that has the interval; None for the main branch.
-
     Example:
         >>> stream_key("loader"), stream_key("loader", "a/b")
         ('widen.stream.loader', 'widen.branch-stream.a%2Fb/loader')

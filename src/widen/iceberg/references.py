@@ -226,9 +226,6 @@ def _find_field(current: Iterable[PartitionField], text: str) -> PartitionField:
 def replace_sort_order(name: TableName, keys: Sequence[str]) -> Table:
     """Replace the sort order of a table in one commit, and return its newest version.
 
-    Args:
-        keys: Columns, e.g. ``id`` or ``placed_at DESC NULLS LAST``; none for no order.
-
     Raises:
         InvalidOption: a key cannot be read, or its column has no order.
     """

@@ -94,7 +94,6 @@ class DeleteFile:
         kind: How it says which rows are deleted.
         partition: The partition that it applies to, as for `ScannedFile`; None for every partition.
         rows: The number of its rows, or of the rows that its vectors delete.
-        equality_ids: The ids of the columns whose values name the deleted rows.
         data_file: The only data file that it applies to, if the manifest says so.
     """
 
@@ -126,11 +125,7 @@ class IcebergScan:
 
 
 def plan_scan(point: ReadPoint, io: FileIO, predicate: Predicate | None = None) -> IcebergScan:
-    """Return the files of a snapshot that may have rows that fulfil a condition; no files without a snapshot.
-
-    Args:
-        predicate: The condition; None for all files.
-    """
+    """Return the files of a snapshot that may have rows that fulfil a condition; no files without a snapshot."""
     metadata, snapshot = point.metadata, point.snapshot
     if snapshot is None:
         return IcebergScan((), ())
@@ -246,7 +241,6 @@ class ReplacedDeletes:
     Args:
         manifests: The locations of the manifests.
         counts: The entries of a snapshot summary that count what is removed with them.
-        size_bytes: The size of the delete files.
     """
 
     manifests: frozenset[str] = frozenset()
@@ -260,9 +254,6 @@ def find_replaced_deletes(
     """Return the manifests of delete files that apply to no data file of a snapshot without some of its files.
 
     Files that are added later are newer than all these deletes, so the deletes do not apply to them.
-
-    Args:
-        removed: The locations of the data files that are removed.
 
     Source: Iceberg's table specification, "Scan Planning"
     """
@@ -323,11 +314,7 @@ class StatisticsColumn:
 
 
 def statistics_columns(schema: StructType, mode: str) -> Iterator[StatisticsColumn]:
-    """Yield the columns that can have statistics: leaves outside of arrays and maps.
-
-    Args:
-        schema: The columns, with field ids.
-    """
+    """Yield the columns that can have statistics: leaves outside of arrays and maps."""
     for (path, data_type), (_, number, is_repeated) in zip(leaves(schema), leaf_ids(schema), strict=True):
         if not is_repeated:
             name = str(data_type)

@@ -355,9 +355,6 @@ def fixed_lengths(field: Field) -> Iterator[tuple[Path, int, int]]:
 def ensure_names_distinct(schema: StructType, location: str) -> None:
     """Check that no two columns of a struct have names that differ at most in case: Spark cannot distinguish them.
 
-    Args:
-        location: The name of the table, for the error.
-
     Raises:
         AmbiguousColumns: two columns have such names.
     """

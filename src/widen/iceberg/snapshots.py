@@ -164,11 +164,7 @@ def _as_of(metadata: TableMetadata, timestamp_ms: int) -> Snapshot:
 
 
 def ancestors(metadata: TableMetadata, newest: Snapshot | None = None) -> Iterator[Snapshot]:
-    """Yield a snapshot and its ancestors that have not expired, newest first.
-
-    Args:
-        newest: The snapshot; by default the current one.
-    """
+    """Yield a snapshot and its ancestors that have not expired, newest first."""
     snapshot = newest or metadata.current_snapshot()
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
     while snapshot is not None:
@@ -198,11 +194,7 @@ class OlderSnapshots:
 
 
 def all_ancestors(metadata: TableMetadata, older: OlderSnapshots, newest: Snapshot | None = None) -> Iterator[Snapshot]:
-    """Yield a snapshot and those before it, newest first, also expired ones that older metadata files have.
-
-    Args:
-        newest: The snapshot; by default the current one.
-    """
+    """Yield a snapshot and those before it, newest first, also expired ones that older metadata files have."""
     last, seen = None, set[int]()
     for last in ancestors(metadata, newest):
         seen.add(last.snapshot_id)
@@ -274,7 +266,6 @@ def snapshot_commits(
     """Yield the id, the time in ms and the description of each snapshot, newest first, as Delta's history has it.
 
     Args:
-        newest: The first one; by default the current snapshot.
         store: The store of the table, which has the events that a summary is too small for.
     """
     for number, snapshot in enumerate(ancestors(metadata, newest)):
@@ -288,9 +279,6 @@ def stream_marks_at(metadata: TableMetadata, snapshot_id: int, newest: Snapshot 
 
     Only those are returned that later snapshots have changed. The numbers of a stream grow, so all before the first one
     that is undone are in the table.
-
-    Args:
-        newest: The last of the later snapshots; by default the current one.
     """
     kept = {each.snapshot_id for each in ancestors(metadata, metadata.snapshot_by_id(snapshot_id))}
     undone: dict[str, int] = {}
@@ -309,9 +297,6 @@ def find_last_interval(table: Table, app_id: str, branch: str | None = None) -> 
     The interval belongs to a snapshot, and counts if that is an ancestor of the newest one: another client may move a
     branch back, or to what a second branch has loaded, and leaves the table properties as they are. A property counts
     for snapshots that have expired. Older metadata files show whether they were ancestors.
-
-    Args:
-        branch: The branch; None for the main branch.
     """
     metadata = table.metadata
     newest = find_read_point(metadata, SnapshotReference(branch=branch)).snapshot
@@ -433,7 +418,6 @@ def reasons_between(
     Args:
         old: The snapshot; None for the time before the first one.
         new: The later snapshot; None for no snapshot.
-        store: The store of the table; see `event_reasons`.
     """
     line = [] if new is None else list(ancestors(metadata, new))
     ids = [each.snapshot_id for each in line]
@@ -491,11 +475,7 @@ _CHERRY_PICKED = "source-snapshot-id"
 
 
 def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None = None) -> tuple[Load, ...]:
-    """Return the loads whose rows a snapshot has, oldest first.
-
-    Args:
-        newest: The snapshot; by default the current one.
-    """
+    """Return the loads whose rows a snapshot has, oldest first."""
     folder = RecordFolder(store, FOLDER)
     with _naming_property(table) as head:
         loads = () if head is None else folder.read_loads(head)
@@ -506,11 +486,7 @@ def read_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None =
 
 
 def open_snapshot_loads(table: Table, store: LogStore, newest: Snapshot | None = None) -> LoadedFiles:
-    """Return which files a snapshot has the rows of.
-
-    Args:
-        newest: The snapshot; by default the current one.
-    """
+    """Return which files a snapshot has the rows of."""
     with _naming_property(table) as head:
         if head is None:
             return LoadedFiles()
@@ -537,13 +513,7 @@ def _naming_property(table: Table) -> Iterator[str | None]:
 def record_load(
     before: Table | None, snapshot: Snapshot, store: LogStore, load: Load, staged: StagedFiles
 ) -> dict[str, str]:
-    """Write the record of a load, and return the table property that names it.
-
-    Args:
-        before: The table before the commit; None for a new one.
-        load: The load; its version and time are replaced.
-        staged: Deletes the record if the commit is not made.
-    """
+    """Write the record of a load, and return the table property that names it."""
     folder, number = RecordFolder(store, FOLDER), snapshot.sequence_number or 0
     load = msgspec.structs.replace(load, version=snapshot.snapshot_id, loaded_ms=snapshot.timestamp_ms)
     head = None if before is None else _find_head(before.properties, before.location())
@@ -603,12 +573,7 @@ class _Lineage:
 
     @classmethod
     def of(cls, table: Table, newest_ms: int, newest: Snapshot | None = None) -> _Lineage:
-        """Return the line of a snapshot.
-
-        Args:
-            newest_ms: The time of the newest load.
-            newest: The snapshot; by default the current one.
-        """
+        """Return the line of a snapshot."""
         metadata = table.metadata
         line = list(ancestors(metadata, newest))
         if line and line[-1].timestamp_ms > newest_ms:

@@ -94,7 +94,6 @@ def ensure_table_writable(name: TableName, table: Table) -> None:
 
     Raises:
         UnsupportedFeatureForWrite: the table is partitioned or sorted by a transform that it does not know.
-        CorruptMetadata: the default of a column is not a value of its type.
     """
     ensure_write_defaults(table.schema(), str(name))
     if unknown := unknown_transforms(table.metadata):
@@ -128,7 +127,6 @@ def open_transaction(
 
     Args:
         table: Its newest version, which stays as it is; None to create it.
-        branch: The branch of its snapshots; None for the main branch.
     """
     if table is None:
         assert new_table is not None
@@ -164,7 +162,6 @@ def create_iceberg_table(name: TableName, new: NewTable) -> Table:
 
     Raises:
         TableAlreadyExists: the catalog has a table of that name.
-        CatalogError: the catalog cannot be read or written.
     """
     transaction = open_transaction(name, None, (), new).transaction
     uuid = transaction.table_metadata.table_uuid
@@ -327,7 +324,6 @@ def commit_metadata(
     Args:
         table: The version that the change was decided on.
         change: Adds the change to a transaction.
-        has_changed: Whether a version of the table has the change.
     """
     ensure_table_writable(name, table)
     with translate_catalog_errors(str(name)):
@@ -340,9 +336,6 @@ def commit_restore(name: TableName, snapshot_id: int, branch: str | None = None)
     """Make a snapshot the newest one of a branch in one commit, and return the newest version of the table.
 
     The marks of streams go back to what the snapshot has, so that what is loaded again is not skipped.
-
-    Args:
-        branch: The branch; None for the main branch.
     """
     table = name.load()
     ensure_table_writable(name, table)
@@ -364,11 +357,7 @@ def commit_restore(name: TableName, snapshot_id: int, branch: str | None = None)
 
 
 def _commit_metadata(name: TableName, transaction: Transaction, has_changed: Callable[[TableMetadata], bool]) -> Table:
-    """Commit a transaction without a snapshot.
-
-    Args:
-        has_changed: Whether a version of the table has the change.
-    """
+    """Commit a transaction without a snapshot."""
     location = str(name)
     with translate_catalog_errors(location):
         try:
@@ -633,11 +622,7 @@ _NOT_COMMITTED = frozenset(
 
 
 def new_replacement(transaction: Transaction, summary: Mapping[str, str], branch: str, deletes: ReplacedDeletes) -> Any:
-    """Return PyIceberg's producer of a snapshot that replaces data files and drops manifests of delete files.
-
-    Args:
-        summary: More entries of the snapshot summary.
-    """
+    """Return PyIceberg's producer of a snapshot that replaces data files and drops manifests of delete files."""
     operation, io = ice_snapshots.Operation.OVERWRITE, transaction._table.io
     if has_row_lineage(transaction.table_metadata):
         kind = _replacement(cast(Any, row_id_producer()))

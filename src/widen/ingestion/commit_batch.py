@@ -291,7 +291,6 @@ def commit_good_files(
     """Load a batch as `commit_batch` does, without the files that would make it fail.
 
     Args:
-        open_some: Opens some files of the batch as a batch.
         parks: Whether a file also stays away that breaks a limit or needs a change that the policy refuses.
     """
     is_searched, has_files = parks, False
@@ -325,10 +324,6 @@ def leave_out_files(
 
     The halves of a refused batch are observed in turn, so that one file among n takes about 2 log n passes. A file
     stays if the batch of all files before it that stay is not refused with it.
-
-    Raises:
-        TooManyKeys: the files have too many keys together, but no single file does.
-        WidenError: no file stays, and there is no table yet that could record that.
     """
     staying: list[SourceFile] = []
     bad: list[BadFile] = []
@@ -558,11 +553,7 @@ class WrittenBatch:
 
 
 def plan_batch(batch: Batch, target: IngestTarget, observed: Observation) -> WrittenBatch:
-    """Return what a load of a batch would write; nothing is written.
-
-    Args:
-        observed: What is known of the batch already.
-    """
+    """Return what a load of a batch would write; nothing is written."""
 
     def observe(spec: BatchWriteSpec, draft: TableDraft) -> BatchResult:
         seen = batch.observe(spec)
@@ -582,9 +573,6 @@ def write_until_plan_is_stable(
 
     The schema grows from the records that the table takes, and from no other. Which records violate a rule is only
     known once their rows are made. If some do, and the plan changes columns, further passes do not observe them.
-
-    Args:
-        observed: What is known of the batch already.
 
     Raises:
         InternalError: the plan changed in every pass, which should not happen; the files of all passes are deleted.
@@ -624,11 +612,7 @@ def write_until_plan_is_stable(
 
 
 def _find_unmatched(target: IngestTarget, plan: Plan, observed: Observation) -> tuple[Unmatched, ...]:
-    """Return the options without effect, and the fields of the condition of deletions that do not exist yet.
-
-    Raises:
-        InvalidCondition: records have a field of the condition that no column holds.
-    """
+    """Return the options without effect, and the fields of the condition of deletions that do not exist yet."""
     keys = target.keys
     if keys is not None and not plan.refused:
         ensure_condition_applies(keys, plan.schema, observed)

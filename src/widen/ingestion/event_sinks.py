@@ -79,11 +79,7 @@ class EventFile:
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o666))
 
     def __call__(self, event: IntervalEvent) -> None:
-        """Append an event.
-
-        Raises:
-            StorageError: the file cannot be written.
-        """
+        """Append an event."""
         with _writing(self.path), self.path.open("ab") as file:
             file.write(msgspec.json.encode(event.to_value()) + b"\n")
 

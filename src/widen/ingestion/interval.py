@@ -313,7 +313,6 @@ def _parse_audit(options: Mapping[str, Any]) -> int | None:
     """Return after how many ms everything is listed again; None for never.
 
     Raises:
-        InvalidOption: the text is not a time.
         OptionMissing: everything is listed in any case.
     """
     audit = options["audit"]
@@ -335,8 +334,6 @@ def _open_arrivals(source: IngestSource, session: Session, options: Mapping[str,
         InvalidOption: the name does not name a queue, or events cannot say what is new in the source.
         OptionConflict: another option says which files are looked at.
         OptionMissing: not only new files are loaded.
-        PackageMissing: the client of the queue is not installed.
-        SourceError: the queue cannot be found.
     """
     name, option = options["queue"], "queue"
     if not options["new"]:

@@ -149,11 +149,7 @@ class FileChoice:
             raise FilesChanged(location=self.target.location, files=str(self.comparison.changed))
 
     def __call__(self, source: SourceFiles) -> SourceFiles:
-        """Return the files to load, which were not compared while they were listed.
-
-        Raises:
-            FilesChanged: files have changed since they were loaded, and that is to fail.
-        """
+        """Return the files to load, which were not compared while they were listed."""
         if self.hash_files is not None:
             source = self.hash_files(source)
         try:
@@ -194,20 +190,12 @@ class FileChoice:
         return listing
 
     def acknowledge(self) -> None:
-        """Acknowledge the messages whose objects are loaded.
-
-        Raises:
-            SourceError: the queue refuses.
-        """
+        """Acknowledge the messages whose objects are loaded."""
         if self.arrivals is not None:
             self.arrivals.acknowledge(self._waiting)
 
     def note_audits(self, target: IngestTarget) -> None:
-        """Note in the record of loads which folders were listed as a whole; without the note they are listed again.
-
-        Args:
-            target: The table after the load.
-        """
+        """Note in the record of loads which folders were listed as a whole; without the note they are listed again."""
         with suppress(CorruptLog, CorruptMetadata, StorageError):
             note = target.loaded_files().audits.note if self._compared.audits else None
             if note is not None:

@@ -470,8 +470,6 @@ def check_options(
 
     Args:
         source: The source; None for rows that Spark hands to a sink.
-        options: The other arguments by name.
-        checkpoint: The checkpoint, if a stream follows the source.
     """
     reader, policy = parse_options(options)
     keys = parse_keys(options, policy)
@@ -495,8 +493,6 @@ def check_places(
 
     Args:
         table: The table; None if the source is only read.
-        quarantine: The location of the quarantine; by default beside the table.
-        checkpoint: The checkpoint, if a stream follows the source.
     """
     places = {"checkpoint": checkpoint}
     if table is not None:
@@ -771,11 +767,6 @@ def parse_limits(
     max_corrupt: int | str | None = None, max_quarantined: int | str | None = None, fail_on: str | None = None
 ) -> BatchLimits:
     """Return limits from a caller's arguments.
-
-    Args:
-        max_corrupt: A number of lines, or a share like ``1%``.
-        max_quarantined: A number of records, or a share.
-        fail_on: ``conflict`` or ``structural``.
 
     Raises:
         InvalidOption: a value cannot be used.

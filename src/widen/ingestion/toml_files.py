@@ -30,7 +30,6 @@ def read_toml(file: str, expected: str, place: Callable[[str, Keys], str] | None
     """Return the text of a file, and its content with the variables replaced.
 
     Args:
-        expected: What the file must be, for errors.
         place: Returns the place of a value for errors, from the text of the file and the keys that lead to it.
 
     Raises:

@@ -37,7 +37,6 @@ class EventRow:
     """A row of an event.
 
     Args:
-        row: Its fields.
         position: Where the change is in its log; None if the event does not say it.
         removed: For an event with the changed fields only, the fields that it removes; None for a whole row.
     """

@@ -53,9 +53,6 @@ class ConnectReader:
         """Yield the records in a text: one, several, or the items of an array. What is not a record stays as it is.
 
         A payload that is null, such as a tombstone, has no record.
-
-        Raises:
-            SourceError: a time has nanoseconds, and nothing says what becomes of them.
         """
         if b'"payload"' not in text and b"\\u" not in text:
             yield text

@@ -113,7 +113,6 @@ def find_breaches(contract: Any, document: JsonDocument, path: Path = ()) -> Ite
     """Yield the parts of a document that a contract forbids.
 
     Args:
-        contract: A contract that `ensure_contract` accepts.
         path: The keys to it.
     """
     if contract is True or contract == {}:
@@ -263,13 +262,7 @@ def is_odcs(file: str) -> bool:
 
 
 def to_odcs(contract: Mapping[str, Any], location: str, version: int | None) -> str:
-    """Return the contract of a table as YAML.
-
-    Args:
-        contract: A JSON Schema as `Table.contract` gives it.
-        location: The table.
-        version: Its version.
-    """
+    """Return the contract of a table as YAML."""
     model = _import_model()
     name = str(contract["title"])
     record = model.SchemaObject(name=name, physicalType="table", logicalType="object", properties=_properties(contract))

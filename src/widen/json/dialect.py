@@ -44,7 +44,6 @@ class Dialect:
     """How values are wrapped.
 
     Args:
-        name: Its name.
         kinds: The word of `KINDS` for each name of a wrapper, and the field after its colon or nothing.
         root: The field that has the record, where it is the only one of its document; else empty.
         has_schemas: Whether each document says its types in a schema part, see `widen.json.connect`.
@@ -84,7 +83,6 @@ def build_dialect(name: str, values: Mapping[str, str], root: str = "", option: 
     """Return a dialect.
 
     Args:
-        option: The name of the option in errors.
         values: A word of `KINDS` for each name of a wrapper; ``object`` and ``list`` may have a colon and a field.
     """
     kinds = []

@@ -155,7 +155,6 @@ def parse_document(data: bytes, above: int = 0, *, allows_nan: bool = False) -> 
     `MAX_LEVELS` others becomes a `JsonText`.
 
     Args:
-        data: One JSON value as UTF-8; a leading byte order mark is ignored.
         above: How many records and arrays contain the value, if it is a part of a text.
         allows_nan: Whether NaN, Infinity and -Infinity are numbers.
 
@@ -230,7 +229,6 @@ def _limit_levels(document: JsonDocument, above: int = 0) -> JsonDocument:
     """Return a document whose records and arrays below the last level are replaced by their JSON text.
 
     Args:
-        document: The document; changes in place.
         above: How many records and arrays contain it.
 
     Source: docs/evolution-rules.md#d23
@@ -345,9 +343,6 @@ def split_records(data: bytes) -> Iterator[bytes]:
     Each line between records that is not part of a record is a text too, so that nothing is lost. A file without a
     record is one text. An empty file yields nothing.
 
-    Args:
-        data: The content of the file; a leading byte order mark is ignored.
-
     Example:
         >>> list(split_records(b'[{"a": 1}, 2]'))
         [b'{"a": 1}', b'2']
@@ -390,9 +385,6 @@ def split_array(content: bytes) -> list[bytes] | None:
 
     Elements are between the commas outside of strings and of inner brackets, whether they are JSON or not. An element
     that is not closed goes on to the end of the array.
-
-    Args:
-        content: A text without space around it.
     """
     if not content.startswith(b"["):
         return None

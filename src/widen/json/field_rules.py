@@ -112,11 +112,7 @@ class FieldRules:
         return _inherited(self.is_dated, self.has_local_times, self.spelling, self.takes_integral)
 
     def record(self, record: dict[str, JsonDocument]) -> dict[str, JsonDocument]:
-        """Return a record with the rules applied.
-
-        Args:
-            record: A record from `widen.json.document.parse_document`.
-        """
+        """Return a record with the rules applied."""
         if self.is_plain:
             return record
         fields = ((key, value, self.at(key)) for key, value in record.items())
@@ -258,11 +254,7 @@ class FileFields:
         return merge_file_fields(folders, source_fields)
 
     def origin_of(self, file: str) -> Mapping[str, str | None]:
-        """Return the URI of a file and the time of the load, which also texts get that are not records.
-
-        Args:
-            file: See `of`.
-        """
+        """Return the URI of a file and the time of the load, which also texts get that are not records."""
         fields = self.of(file)
         return {} if self.loaded_at is None else dict(list(fields.items())[-2:])
 
@@ -283,11 +275,7 @@ def merge_file_fields(record: Mapping[str, _Value], fields: Mapping[str, _Value]
 
 
 def partition_folders(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the key and the value of each ``key=value`` folder in a path, from the root.
-
-    Args:
-        path: The path of the file; not percent-encoded as a URI.
-    """
+    """Yield the key and the value of each ``key=value`` folder in a path, from the root."""
     for folder in path.split("/")[:-1]:
         key, equals, value = folder.partition("=")
         if equals and key:

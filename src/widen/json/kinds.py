@@ -100,11 +100,7 @@ class Kind:
 
 
 def parse_kind(text: str) -> Kind:
-    """Return the kind with this text.
-
-    Args:
-        text: The ``str`` of a kind, e.g. ``long[][]``.
-    """
+    """Return the kind with this text."""
     return Kind(text.rstrip("[]"), text.count("[]"))
 
 
@@ -330,7 +326,6 @@ def parse_temporal(
 
     Args:
         has_local_times: Whether timestamps without a time zone are recognized.
-        spelling: Which other texts are recognized.
 
     Example:
         >>> [type(parse_temporal(text)).__name__ for text in ("2024-05-01", "2024-05-01T10:00:00+02:00")]

@@ -79,11 +79,7 @@ class RegistryReader(ConnectReader):
         self._decoders: dict[int, _Decode | None] = {}
 
     def read(self, text: bytes) -> Iterator[bytes]:
-        """Yield the records of a message, as `ConnectReader.read`.
-
-        Raises:
-            SourceError: the schema cannot be had, or a time has nanoseconds, and nothing says what becomes of them.
-        """
+        """Yield the records of a message, as `ConnectReader.read`."""
         message = restore_message(text)
         if message[:1] != b"\0":
             yield from super().read(text)
@@ -241,7 +237,6 @@ class _AvroDecoders:
 
         Args:
             space: The namespace around it.
-            path: Where its values stand in records.
         """
         self._types += 1
         if self._types > _MAX_TYPES:

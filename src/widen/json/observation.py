@@ -421,10 +421,6 @@ _decoder = msgspec.json.Decoder(_ObservationWire)
 def observe_record(fields: RecordObservation, record: dict[str, JsonDocument], position: RecordPosition) -> None:
     """Count the values of a record by field, at any depth.
 
-    Args:
-        fields: The observation of earlier records; changes in place.
-        record: A record from `widen.json.document.parse_document`.
-
     Source: docs/evolution-rules.md#one-interval
     """
     for key, value in record.items():
@@ -435,7 +431,6 @@ def observe_value(field: FieldObservation, value: JsonDocument, position: Record
     """Count a value of a field and its nested values.
 
     Args:
-        field: The observation of earlier values; changes in place.
         value: The value; numbers are tokens.
         dim: How many arrays contain the value.
 
@@ -580,11 +575,7 @@ class TemporalString(AtomicType):
 
 
 def type_facts(leaf: DataType) -> tuple[str, ValueFacts] | None:
-    """Return the kind word of a type and the facts of all its values; None for void and unsupported types.
-
-    Args:
-        leaf: A type that is not an array, map or struct.
-    """
+    """Return the kind word of a type and the facts of all its values; None for void and unsupported types."""
     match leaf:
         case DecimalType(precision, scale):
             is_short = precision <= DOUBLE_DIGITS

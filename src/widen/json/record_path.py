@@ -53,7 +53,6 @@ class RecordPath:
     """Where documents have their records.
 
     Args:
-        steps: The steps from the document to its records.
         keep: The names of fields that records keep from the levels above; None for all of them.
     """
 
@@ -84,7 +83,6 @@ def parse_record_path(text: str, keep: frozenset[str] | None = frozenset(), opti
 
     Args:
         keep: See `RecordPath`.
-        option: The name of the option in errors.
 
     Raises:
         InvalidOption: the text is not a path.
@@ -196,9 +194,6 @@ class RecordFinder:
     def stream(self, file: BinaryIO, name: str) -> Iterator[FoundTexts]:
         """Yield the records of the documents of a file of any size, as `find` does.
 
-        Args:
-            name: The name of the file, for errors.
-
         Raises:
             CorruptFile: the file is damaged; a record is longer than the limit; or a document of more than `HELD_BYTES`
                 lacks the path.
@@ -258,7 +253,6 @@ class _Scan:
         """Yield what an object has below the path; the cursor is at its brace.
 
         Args:
-            level: The position of the next step.
             is_large: Whether the object may be larger than memory.
         """
         fields = self._fields(level, is_large=is_large)

@@ -37,11 +37,7 @@ ISO = TimeSpelling()
 
 
 def parse_zone(place: str, value: object) -> str:
-    """Parse the name of a time zone.
-
-    Args:
-        place: The name of the option in errors.
-    """
+    """Parse the name of a time zone."""
     try:
         return ZoneInfo(value).key if isinstance(value, str) and value else _refuse_zone(place, value)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -59,9 +59,6 @@ _T = TypeVar("_T")
 def read_live_files(store: LogStore, checkpoint: Checkpoint, partitions: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the live files of a checkpoint as rows of `widen.log.file_list.FILES`.
 
-    Args:
-        partitions: The physical names of the partition columns.
-
     Source: PROTOCOL.md#checkpoint-schema
     """
 
@@ -539,10 +536,6 @@ def _without_bounds(text: str) -> str:
 
 def parsed_partition_values(schema: StructType, columns: Sequence[str], keys: Sequence[str]) -> ParsedColumn:
     """Return the column ``partitionValues_parsed``: partition values in the current types of the table.
-
-    Args:
-        columns: The logical names of the partition columns.
-        keys: The physical names of the partition columns, in the same order.
 
     Source: PROTOCOL.md#checkpoint-schema; PROTOCOL.md#partition-value-serialization (an empty string is null)
     """

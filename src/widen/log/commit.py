@@ -336,9 +336,6 @@ def _write_entry(
 
     Returns:
         None if the entry is written, the winning commit if another writer was first, or `Unknown`.
-
-    Raises:
-        StorageRefused: the entry is not written and cannot appear later.
     """
     # Before the write, not after: an interrupt between the two must not delete files of a visible commit.
     staged.mark_visible()
@@ -360,10 +357,6 @@ def _put(store: LogStore, version: int, txn_id: str, data: bytes) -> WinningComm
 
     Returns:
         None if the entry is written, the entry that exists instead, or `Unknown`.
-
-    Raises:
-        StorageRefused: the entry is not written and cannot appear later.
-        CorruptLog: the existing entry is damaged.
     """
     failure: Exception | None = None
     try:
@@ -470,7 +463,6 @@ def checkpoint_interval(size: int, commit_size: int) -> int:
     """Return the number of versions between two checkpoints; a property of the table can override it.
 
     Args:
-        size: The number of actions in the last checkpoint.
         commit_size: The number of actions in a commit.
 
     Source: PROTOCOL.md#checkpoints; Delta Spark for the interval of small tables, 10.
@@ -532,9 +524,6 @@ class _RowCount(msgspec.Struct, rename="camel"):
 
 def high_water_mark(domain: DomainMetadata | None, default: int) -> int:
     """Return the highest assigned row id.
-
-    Args:
-        default: The value without a domain.
 
     Raises:
         CorruptLog: the domain is damaged.

@@ -45,11 +45,7 @@ _line_decoder = msgspec.json.Decoder(Line)
 
 
 def read_non_file_actions(path: str, data: bytes, *keys: str) -> Iterator[NonFileAction]:
-    """Yield the lines that hold one of these actions, in order.
-
-    Args:
-        keys: The keys of the actions to return, e.g. `PROTOCOL`.
-    """
+    """Yield the lines that hold one of these actions, in order."""
     ensure_complete(path, data)
     tokens = [f'"{key}"'.encode() for key in keys]
     for number, line in enumerate(io.BytesIO(data), 1):
@@ -150,11 +146,7 @@ def file_times_ms(commits: Sequence[LogFile]) -> list[int]:
 def commit_times_ms(
     commits: Sequence[LogFile], infos: Sequence[CommitInfo], properties: Mapping[str, str]
 ) -> list[int]:
-    """Return the time of every commit in ms since the epoch: its in-commit timestamp, else the time of its file.
-
-    Args:
-        commits: All existing commits up to some version, oldest first.
-    """
+    """Return the time of every commit in ms since the epoch: its in-commit timestamp, else the time of its file."""
     first = first_version_with_timestamps(properties)
     return [
         info.get(IN_COMMIT_TIMESTAMP, file_time) if first is not None and commit.first >= first else file_time
@@ -164,10 +156,6 @@ def commit_times_ms(
 
 def find_version(store: LogStore, commits: Sequence[LogFile], timestamp_ms: int, properties: Mapping[str, str]) -> int:
     """Return the newest version that was committed at or before a time.
-
-    Args:
-        commits: All existing commits, oldest first.
-        properties: The newest configuration of the table.
 
     Raises:
         VersionNotFound: the time is before the oldest version; the error names the range.

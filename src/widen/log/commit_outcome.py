@@ -141,11 +141,7 @@ def after_commit(location: str, version: int) -> Iterator[None]:
 
 
 def run_logged(work: Callable[[], object], what: str) -> None:
-    """Run work while an error is being raised; if it fails as well, log that: the first error matters more.
-
-    Args:
-        what: What the work does, for the log.
-    """
+    """Run work while an error is being raised; if it fails as well, log that: the first error matters more."""
     try:
         work()
     except Exception as error:  # any kind

@@ -391,11 +391,7 @@ _NEAREST, _LEAST = 2.0**-22, 2.0**-148
 
 
 def filter_files(files: pa.Table, selection: FileSelection) -> pa.Table:
-    """Return the files that may have a matching row.
-
-    Args:
-        files: Rows of `widen.log.file_list.FILES`.
-    """
+    """Return the files that may have a matching row."""
     if selection.is_everything:
         return files
     masks = [_mask(rows, selection) for rows in files.to_batches(max_chunksize=_ROWS)]
@@ -533,7 +529,6 @@ def decode_statistics(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.
     """Return statistics as structs with the leaves of some columns.
 
     Args:
-        texts: The JSON texts; null for a file without statistics.
         types: The type of the bounds of each column, by physical path.
     """
     if not _are_objects(texts):

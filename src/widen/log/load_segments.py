@@ -329,7 +329,6 @@ class LoadedFiles:
     """The source files that a version of a table has loaded, and those that were bad.
 
     Args:
-        open: Opens a segment.
         segments: The segments; the rows of other loads are ``held``.
         counts: Tells which loads count; None if all do.
         audits: When sources were last listed as a whole.
@@ -378,9 +377,6 @@ class LoadedFiles:
 
     def find(self, keys: pa.Array) -> Iterator[pa.RecordBatch]:
         """Yield what is recorded of files.
-
-        Args:
-            keys: Their keys; see `to_path_keys`.
 
         Yields:
             Batches with a row for each state of a file: ``at``, its index in the keys, and ``size_bytes``,

@@ -133,11 +133,7 @@ class RecordFolder:
         return _decode(self.file(name), self.store.read(self.file(name)))
 
     def read_loads(self, head: str) -> tuple[Load, ...]:
-        """Return the loads of a record file and of its segments, oldest first.
-
-        Raises:
-            CorruptLog: a record file is missing or damaged.
-        """
+        """Return the loads of a record file and of its segments, oldest first."""
         record = self._read_head(head)
         rows = [self.read_rows(segment) for segment in record.segments if not isinstance(segment, str)]
         return (*self._read_older(record), *(to_loads(pa.concat_tables(rows)) if rows else ()), *record.loads)
@@ -147,9 +143,6 @@ class RecordFolder:
 
         Args:
             counts: Tells which loads count; None if all do.
-
-        Raises:
-            CorruptLog: a record file is missing or damaged.
         """
         record = self._read_head(head)
         segments = [segment for segment in record.segments if not isinstance(segment, str)]
@@ -185,11 +178,7 @@ class RecordFolder:
         return tuple(kept)
 
     def copy(self, head: str) -> Record:
-        """Return a record that has the loads of a record file and names the same segments.
-
-        Raises:
-            CorruptLog: a file of it is missing.
-        """
+        """Return a record that has the loads of a record file and names the same segments."""
         record = self._read_head(head)
         for path in (self.file(segment_name(segment)) for segment in record.segments):
             if self.store.find(path) is None:
@@ -220,11 +209,7 @@ class RecordFolder:
         return Record(number=record.number, loads=to_loads(kept), segments=segments, replaced=replaced)
 
     def recover(self, record: Record, has: Callable[[int], bool]) -> tuple[pa.Table, tuple[Replaced, ...]]:
-        """Return the rows of loads that restores have dropped and that count again, and the other replaced records.
-
-        Args:
-            has: Tells which versions count.
-        """
+        """Return the rows of loads that restores have dropped and that count again, and the other replaced records."""
         found, others = [ROWS.empty_table()], list[Replaced]()
         for each in record.replaced:
             wanted = pa.array(filter(has, each.versions), pa.int64())
@@ -322,21 +307,13 @@ def parked_files(loads: Sequence[Load]) -> list[LoadedFile]:
 
 
 def read_loads(snapshot: Snapshot | None) -> tuple[Load, ...]:
-    """Return the loads of a version of a table, oldest first.
-
-    Args:
-        snapshot: The version; None if the table does not exist yet.
-    """
+    """Return the loads of a version of a table, oldest first."""
     head = find_head(snapshot)
     return () if snapshot is None or head is None else RecordFolder(snapshot.store).read_loads(head)
 
 
 def open_loads(snapshot: Snapshot | None) -> LoadedFiles:
-    """Return which files a version of a table has loaded.
-
-    Args:
-        snapshot: The version; None if the table does not exist yet.
-    """
+    """Return which files a version of a table has loaded."""
     head = find_head(snapshot)
     return LoadedFiles() if snapshot is None or head is None else RecordFolder(snapshot.store).open_loads(head)
 
@@ -447,10 +424,8 @@ def commit_with_loads(
 
     Args:
         base: The version that the commit is based on; None to create the table.
-        load: The load; its version and time are replaced.
         commit_on: Makes one attempt to commit the version after a base, together with a transaction identifier. It
             must not depend on anything but the metadata of the base.
-        staged: Deletes the record file if the commit is not made.
         is_exclusive: Whether the load depends on the files that are already loaded. Then another load is a conflict.
         interval: The identifier of the interval of a stream that the commit is, if any.
     """
@@ -477,11 +452,7 @@ def commit_with_loads(
 
 
 def restore_loads(now: Snapshot, then: Snapshot, version: int) -> tuple[Txn, ...]:
-    """Return the transaction identifier that gives a new version the loads of an earlier version.
-
-    Args:
-        then: The version whose loads count.
-    """
+    """Return the transaction identifier that gives a new version the loads of an earlier version."""
     head = find_head(then)
     if find_head(now) == head:
         return ()
@@ -521,9 +492,7 @@ def write_record(folder: RecordFolder, head: str | None, load: Load, version: in
 
     Args:
         head: The newest record file; None if there is no record file.
-        load: The load, with its version and time.
         version: A number that grows with each commit to the table.
-        staged: Deletes the file if the commit is not made.
     """
     return put_record(folder, version, _with_load(folder, head, load, version, staged), staged)
 
@@ -548,10 +517,6 @@ def put_record(folder: RecordFolder, version: int, record: Record, staged: Stage
 
     Args:
         version: A number that grows with each commit to the table.
-        staged: Deletes the file if the commit is not made.
-
-    Raises:
-        InternalError: every name is taken, which should not happen.
     """
     return _put(folder, version, record_file, encode_record(record), staged)
 

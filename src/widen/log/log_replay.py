@@ -55,7 +55,6 @@ def replay_live_files(
     Args:
         newest_first: The commits after the checkpoint.
         checkpoint: The rows of the checkpoint, if there is one; it holds each file once.
-        partitions: The physical names of the partition columns.
 
     Returns:
         Rows of `widen.log.file_list.FILES`; their order is not promised.

@@ -314,10 +314,6 @@ def next_checksum(
 
     Readers take the protocol and the metadata from a checksum, so a missing one is better than a wrong one.
 
-    Args:
-        previous: The checksum of the version before; None for version 0 or if it is unknown.
-        in_commit_timestamp: The in-commit timestamp in ms, if the table has them.
-
     Source: PROTOCOL.md#version-checksum-file
     """
     metadata = _newest(actions, Metadata) or (previous.metadata if previous else None)

@@ -38,9 +38,6 @@ class LogStore(FileStore):
         storage_options: Settings and credentials, keys as in object_store and deltalake, in any case; for credentials
             that expire, a function that returns the current ones. A copy of the store keeps the ones that it was made
             with.
-
-    Raises:
-        InvalidOption: the scheme of the location is unknown.
     """
 
     def __init__(
@@ -164,9 +161,6 @@ class LogStore(FileStore):
     def uri(self, path: str) -> str:
         """Return the absolute URI of a file as Spark and Hadoop spell it.
 
-        Args:
-            path: The percent-encoded path of an add action, relative or absolute.
-
         Source: PROTOCOL.md#add-file-and-remove-file
         """
         if path.startswith("/"):
@@ -194,9 +188,6 @@ class LogStore(FileStore):
 
     def plain(self, path: str) -> str:
         """Return the path that this store uses for the file of an add action.
-
-        Args:
-            path: The percent-encoded path of the action, relative or absolute.
 
         Source: PROTOCOL.md#add-file-and-remove-file (the path is a URI, to be decoded)
         """

@@ -164,7 +164,6 @@ def find_function(option: str, name: str) -> Decoder:
     """Return a function.
 
     Args:
-        option: The name of the option in errors.
         name: ``module:function``.
 
     Raises:

@@ -64,9 +64,6 @@ def open_snapshot(store: LogStore, version: int | None = None, timestamp_ms: int
 
     Only the protocol and the metadata are read; file actions are not decoded.
 
-    Args:
-        timestamp_ms: Open the newest version at or before this time, in ms since the epoch.
-
     Raises:
         TableNotFound: the log does not exist.
 
@@ -467,11 +464,7 @@ class Snapshot:
         return [(commit.first, time, info) for commit, time, info in rows][::-1]
 
     def metadata_history(self, limit: int) -> Iterator[tuple[int, Metadata]]:
-        """Yield the metadata of this version and of the last commits before it that have some, newest first.
-
-        Args:
-            limit: The maximum number of commits to read.
-        """
+        """Yield the metadata of this version and of the last commits before it that have some, newest first."""
         commits = [commit for commit in find_versions(self.store) if commit.first <= self.version][-limit:][::-1]
         for start in range(0, len(commits), _COMMITS_PER_READ):
             paths = [commit.entry.path for commit in commits[start : start + _COMMITS_PER_READ]]

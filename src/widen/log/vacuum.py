@@ -93,7 +93,6 @@ def plan_vacuum(
     """Return which files of a table can be deleted; deletes nothing.
 
     Args:
-        requested_ms: The retention in ms; by default the table's retention.
         walk: Lists the files of the table; by default the walk of the store.
 
     Source: Delta Spark's VACUUM

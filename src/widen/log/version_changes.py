@@ -45,9 +45,6 @@ class VersionChanges:
 def version_changes(store: LogStore, first: int, last: int) -> Iterator[VersionChanges]:
     """Yield the changes of each version in a range, oldest first.
 
-    Args:
-        last: The last version, inclusive.
-
     Raises:
         VersionNotFound: a commit in the range was cleaned up or never existed.
 

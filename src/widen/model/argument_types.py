@@ -135,9 +135,6 @@ def _late_type(name: str) -> Any:
 def ensure_not_negative(**numbers: int | None) -> None:
     """Refuse negative numbers of rows, commits or files.
 
-    Args:
-        numbers: The arguments, by their names.
-
     Raises:
         InvalidOption: a number is negative.
     """
@@ -173,11 +170,7 @@ def _has_surrogate(value: object) -> bool:
 
 
 def has_type(value: object, expected: Any) -> bool:
-    """Return whether a value has a type; one-shot iterables are not consumed to look at their items.
-
-    Args:
-        expected: A resolved annotation.
-    """
+    """Return whether a value has a type; one-shot iterables are not consumed to look at their items."""
     origin, args = get_origin(expected), get_args(expected)
     if origin in (Union, UnionType):
         return any(has_type(value, each) for each in args)

@@ -54,11 +54,7 @@ def to_json(schema: StructType) -> str:
 
 
 def type_from_value(value: Any) -> DataType:
-    """Return the type of a decoded JSON value; an unknown type becomes an `OpaqueType`.
-
-    Raises:
-        InvalidType: a decimal has an invalid precision or scale.
-    """
+    """Return the type of a decoded JSON value; an unknown type becomes an `OpaqueType`."""
     if isinstance(value, str):
         try:
             return parse_type(value)
@@ -211,9 +207,6 @@ def from_literal(literal: str) -> str:
     r"""Return the value of a string literal; a doubled quote in it is one quote.
 
     Half of a surrogate pair cannot be stored as UTF-8, so it becomes a replacement character.
-
-    Args:
-        literal: A literal that fully matches `LITERAL`.
 
     Example:
         >>> from_literal(r"'it\'s'"), from_literal("'it''s'"), from_literal(r"r'\d'")

@@ -40,7 +40,6 @@ class TableDigest:
     """The digest of some rows; the digests of parts of a table add up to the digest of the table.
 
     Args:
-        columns: The digest of each column.
         records: The digest of the rows as wholes.
     """
 

@@ -45,7 +45,6 @@ def build_condition(text: str, schema: StructType, kinds: Mapping[Path, str | No
     """Return what evaluates a condition on the forms of records.
 
     Args:
-        schema: The columns that it may use.
         kinds: The kinds of the values of fields without a column, by their folded names, which a form has at
             `EXCLUDED` in this order; None for null.
 
@@ -258,23 +257,14 @@ def _excluded(at: int, kind: str | None) -> _Operand:
 
 
 class ExcludedCondition:
-    """Tells of records whether they delete, by a condition on fields that the load excludes.
-
-    Args:
-        excluded: These fields.
-    """
+    """Tells of records whether they delete, by a condition on fields that the load excludes."""
 
     def __init__(self, text: str, schema: StructType, excluded: Sequence[Path]) -> None:
         self._text, self._schema, self._excluded = text, schema, excluded
         self._conditions: dict[tuple[str | None, ...], Condition | None] = {}
 
     def test(self, record: Mapping[str, Json], form: Form) -> bool | None:
-        """Return whether a record deletes; None if that cannot be told.
-
-        Args:
-            record: As the source has it.
-            form: Its form, which has no excluded field.
-        """
+        """Return whether a record deletes; None if that cannot be told."""
         found = [_typed(_value_at(record, path)) for path in self._excluded]
         kinds = tuple(kind for kind, _ in found)
         if kinds not in self._conditions:

@@ -36,7 +36,6 @@ class DeletionListing(NamedTuple):
     """Where a table lists its deleted keys.
 
     Args:
-        store: The files of the table.
         path: The list, a JSON file that names the files with the keys and their sizes.
     """
 
@@ -59,22 +58,14 @@ class DeletionListing(NamedTuple):
         return _find(store, "_widen/keys", int(properties.get("widen.deleted-keys", "0")))
 
     def files(self) -> dict[str, int]:
-        """Return the files with the keys, and their sizes.
-
-        Raises:
-            CorruptLog: the list is missing or damaged.
-        """
+        """Return the files with the keys, and their sizes."""
         try:
             return dict(json.loads(self.store.read(self.path))["files"])
         except (FileMissing, ValueError, KeyError, TypeError) as error:
             raise _damaged(self.path) from error
 
     def read(self, path: str) -> list[Deletion]:
-        """Return the deletions in one of the files.
-
-        Raises:
-            CorruptLog: the file is missing or damaged.
-        """
+        """Return the deletions in one of the files."""
         try:
             content = self.store.read(self.store.plain(path))
             rows = pq.ParquetFile(pa.BufferReader(content)).read(columns=[KEY, NUMBER, TEXT])
@@ -131,7 +122,6 @@ def read_deletions(listing: DeletionListing | None, limit: int | None = KEY_LIST
 
     Args:
         listing: None for a table that has deleted no key.
-        limit: The maximum number of bytes of the files; None for any.
     """
     files = {} if listing is None else listing.files()
     if limit is not None and sum(files.values()) > limit:

@@ -112,11 +112,7 @@ class ExpectedRecord:
         }
 
     def expect(self, record: Mapping[str, Json]) -> tuple[Form, ValueCounts]:
-        """Return the form that the row of a record must have, and the counts of its values.
-
-        Args:
-            record: A record from `widen.proof.json_reader.read_records`.
-        """
+        """Return the form that the row of a record must have, and the counts of its values."""
         counts = ValueCounts()
         ruled = self.apply_rules(record)
         form = _expected_record(self.fields, ruled, counts, self._part)

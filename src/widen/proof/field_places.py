@@ -63,11 +63,7 @@ _TIMES = _COUNTS | {"date", "timestamp", "timestamp_ntz"}
 
 
 def stands_alone(column: SourceColumn, dim: int, others: Sequence[tuple[SourceColumn, int]], rule: ProofRule) -> bool:
-    """Return whether no other column of a field may hold a value that a column holds.
-
-    Args:
-        others: All columns of the field.
-    """
+    """Return whether no other column of a field may hold a value that a column holds."""
     also = _ALSO.get(column.type_name, frozenset({column.type_name}))
     if column.type_name == "string" and rule.reads_times:
         also |= _TIMES
@@ -85,9 +81,7 @@ def check_field_places(cells: Sequence[Cell], value: Form, rule: ProofRule) -> F
     """Return the value that columns of a field hold together, `CONTRADICTION` if one should hold another or nothing.
 
     Args:
-        cells: All columns of the field.
         value: The value that those that are not null hold together.
-        rule: The rule of the field.
     """
     present = [cell for cell in cells if cell[2] is not None]
     if not present or value is CONTRADICTION:

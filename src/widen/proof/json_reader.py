@@ -94,7 +94,6 @@ def read_records(text: bytes, *, allows_nan: bool = False) -> list[dict[str, Jso
     """Return the records in a text, or None if the table keeps the text as corrupt.
 
     Args:
-        text: One record or an array of records as UTF-8; a byte order mark is ignored.
         allows_nan: Whether NaN, Infinity and -Infinity are numbers.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23; docs/guide/json.md#nan
@@ -184,9 +183,6 @@ def array_items(data: bytes) -> list[bytes] | None:
     """Return the texts of the items of an array, or None if the data is not an array.
 
     Items that are not JSON are also items where commas and brackets still say where they end.
-
-    Args:
-        data: The text of the array without space around it.
 
     Source: docs/guide/json.md#documents
     """

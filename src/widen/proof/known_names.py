@@ -23,7 +23,6 @@ class KnownNames:
 
     Args:
         compare: Returns what equal names have in common.
-        inside: The names inside of each field.
         by_name: The fields by what their names have in common.
         by_other_name: The fields by what their other names have in common.
         map_levels: How many levels of objects at the field itself are maps.
@@ -98,11 +97,7 @@ class KnownNames:
 
 
 def find_source_names(known: KnownNames, source: StructType, path: Path = ()) -> dict[Path, str]:
-    """Return the names in a source with types of the fields that have another name in the table, by their paths there.
-
-    Args:
-        known: The names of the fields of the records that the source describes.
-    """
+    """Return the names in a source with types of fields that have another name in the table, by their paths there."""
     found: dict[Path, str] = {}
     fields = known.fields_of(source.names)
     for item in source:

@@ -25,7 +25,6 @@ class ProofFile(NamedTuple):
     """A file with records.
 
     Args:
-        uri: URI of the file.
         size: Size in bytes.
         is_whole: Whether one task reads the whole file, in any form; else it has a record on each line.
         csv: How its rows are written; None for JSON.
@@ -56,7 +55,6 @@ class FilePart(NamedTuple):
     """What one task reads of a file.
 
     Args:
-        file: The file.
         start: First byte of the range that contains the beginnings of its lines; 0 for a whole file.
         end: The byte after the range.
     """

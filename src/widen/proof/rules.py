@@ -64,7 +64,6 @@ class ProofRule:
     """What happens to the values of a field and of the fields below it.
 
     Args:
-        is_excluded: The table does not have them.
         map_levels: Number of levels of objects that are maps.
         has_dates: Strings that are dates or timestamps become such values, also below.
         has_local_times: Strings that are dates or timestamps without a time zone become such values, also below.

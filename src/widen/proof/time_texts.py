@@ -38,12 +38,7 @@ def read_time_text(text: str) -> tuple[int, int | None] | None:
 
 
 def to_instant_form(micros: int, offset: int | None, zone: str) -> str | None:
-    """Return the form of the instant of a local time, or None if it is not one instant between the years 1 and 9999.
-
-    Args:
-        micros: See `read_time_text`.
-        zone: The zone of a time without an offset.
-    """
+    """Return the form of the instant of a local time, or None if it is not one instant between the years 1 and 9999."""
     instants = _instants_in(micros, zone) if offset is None else [micros - offset * _SECOND_MICROS]
     if len(instants) != 1 or not 0 <= instants[0] // (_DAY_SECONDS * _SECOND_MICROS) <= _LAST_DAY:
         return None

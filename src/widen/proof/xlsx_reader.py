@@ -40,11 +40,7 @@ class Sheet(NamedTuple):
 
 
 def read_sheet(file: BinaryIO, name: str | None) -> Sheet:
-    """Return a sheet of a workbook.
-
-    Args:
-        name: Its name; None for the only one with values.
-    """
+    """Return a sheet of a workbook."""
     with zipfile.ZipFile(file) as book:
         root = ElementTree.fromstring(book.read("xl/workbook.xml"))
         links = ElementTree.fromstring(book.read("xl/_rels/workbook.xml.rels"))

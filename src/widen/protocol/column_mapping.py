@@ -79,12 +79,7 @@ def similar_stored_names(schema: StructType, mode: str) -> tuple[Path, Path] | N
 
 
 def to_physical_path(schema: StructType, path: Path, mode: str) -> Path:
-    """Return the physical path of a logical path.
-
-    Args:
-        schema: The schema with logical names.
-        path: The logical path, spelled as in the schema.
-    """
+    """Return the physical path of a logical path."""
     steps: list[str] = []
     current: DataType = schema
     for step in path:
@@ -144,8 +139,6 @@ def assign_ids(schema: StructType, last_id: int, name: Callable[[Field], str]) -
     """Assign an id and a physical name to every field that lacks them; return the schema and the highest id.
 
     Args:
-        schema: The schema with logical names.
-        last_id: The highest id ever assigned in this table.
         name: Returns the physical name of a new field; it must be unique in the history of the table.
 
     Source: PROTOCOL.md#writer-requirements-for-column-mapping
@@ -169,7 +162,6 @@ def assign_nested_ids(schema: StructType, last_id: int) -> tuple[StructType, int
 
     Args:
         schema: A schema whose fields have ids and physical names.
-        last_id: The highest id ever assigned in this table.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv2
     """

@@ -50,9 +50,6 @@ _EXACT_DOUBLES = 2**53
 def bind_comparison(path: Path, data_type: DataType, operator: str, value: Constant) -> Predicate:
     """Return the comparison of a column with a constant.
 
-    Args:
-        operator: A key of `widen.protocol.data_skipping.NEGATED`.
-
     Example:
         >>> from widen.model.types import INTEGER
         >>> bind_comparison(("qty",), INTEGER, "<", Decimal("5.5")).operator
@@ -107,11 +104,7 @@ def _meet(literal: Literal | None, data_type: DataType, length: int | None) -> C
 def bind_list(
     path: Path, data_type: DataType, literals: Sequence[Literal | None], length: int | None = None
 ) -> Predicate:
-    """Return whether a column is one of some literals; Spark compares all of them in their widest type.
-
-    Args:
-        literals: At least one; see `bind_literal`.
-    """
+    """Return whether a column is one of some literals; Spark compares all of them in their widest type."""
     # Without ANSI mode, Spark compares times as texts if one is a text. That is the same for days, as it writes them.
     has_others = data_type in _TIMES and any(each is not None and each.type not in (*_TIMES, VOID) for each in literals)
     if has_others and not (data_type == DATE and all(map(_is_day, literals))):

@@ -51,21 +51,13 @@ class FileSelection:
         return column_conditions(self.predicate)
 
     def can_match(self, values: Mapping[str, str | None], stats: str | None) -> bool:
-        """Return whether a file may have a matching row.
-
-        Args:
-            values: The serialized partition values, by physical name.
-        """
+        """Return whether a file may have a matching row."""
         return self.is_everything or self.can_be(self.predicate, values, stats, truth=True)
 
     def can_be(
         self, condition: Predicate, values: Mapping[str, str | None], stats: str | None = None, *, truth: bool
     ) -> bool:
-        """Return whether a condition may be ``truth`` for some row of a file.
-
-        Args:
-            values: The serialized partition values, by physical name.
-        """
+        """Return whether a condition may be ``truth`` for some row of a file."""
         statistics: list[FileStatistics] = []
 
         def find_bounds(path: Path, data_type: DataType) -> Bounds:

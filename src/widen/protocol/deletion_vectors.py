@@ -122,7 +122,6 @@ def pack_vectors(
     """Return the content of one deletion vector file, and the descriptors of its vectors.
 
     Args:
-        folder: The folder of the file, relative to the table.
         bitmaps: Bitmaps in the portable 64-bit format of Roaring, each with the number of its rows.
 
     Source: PROTOCOL.md#deletion-vector-file-storage-format
@@ -193,9 +192,6 @@ _MAGIC: Mapping[bytes, BitmapLayout] = {
 
 def read_bitmap_layout(data: bytes, path: str) -> tuple[BitmapLayout, bytes]:
     """Return the layout of a vector, and the bytes after its magic number.
-
-    Args:
-        path: The path for error messages.
 
     Source: PROTOCOL.md#deletion-vector-format; Delta Spark for the native layout.
     """

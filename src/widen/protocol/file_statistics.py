@@ -109,7 +109,6 @@ def partition_bounds(text: str | None, data_type: DataType) -> Bounds:
     """Return the bounds of a partition column, which has one value in a file, or only nulls.
 
     Args:
-        text: The serialized partition value in the log.
         data_type: The current type; the text may have been written with a narrower one.
 
     Source: PROTOCOL.md#partition-value-serialization
@@ -235,10 +234,6 @@ class ColumnStatistics:
 def indexed_leaves(schema: StructType, properties: Mapping[str, str], partition_by: Iterable[str]) -> frozenset[Path]:
     """Return the leaf columns that get statistics: those named by a property, else the first 32.
 
-    Args:
-        schema: The schema with logical names.
-        partition_by: The partition columns, which never get statistics.
-
     Raises:
         InvalidOption: the number of indexed columns is not an integer.
 
@@ -286,9 +281,6 @@ def private_columns(schema: StructType, properties: Mapping[str, str]) -> frozen
 
     They are the columns of the fields that the table records as hidden, or as without statistics, with all siblings;
     and the columns for rescued and corrupt texts, which may spell out such a field.
-
-    Args:
-        schema: The columns, with their source fields in the metadata.
     """
     keys = (HIDDEN_FIELDS, NO_STATS)
     named = frozenset(fold_path(path) for key in keys for path in split_paths(properties.get(key, "")))
@@ -382,7 +374,6 @@ def with_loose_bounds(text: str | None, rows: int) -> str:
 
     Args:
         text: The previous statistics in the log, or None.
-        rows: The number of rows in the file, including deleted ones.
 
     Source: PROTOCOL.md#per-file-statistics (tightBounds, and numRecords where there is a deletion vector)
     """
@@ -394,7 +385,6 @@ def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any
 
     Args:
         text: The statistics in the log, or None.
-        paths: The physical paths of the columns, through structs only.
         change: Returns the new bound for an old one: a number, or whatever else the log has there.
     """
     value, is_changed = _decode(text), False

@@ -65,7 +65,6 @@ def stored_leaves(schema: StructType, partition_keys: Iterable[str] = ()) -> lis
 
     Args:
         schema: The schema of the table, with physical names.
-        partition_keys: The physical names of the partition columns, which files do not have.
     """
     keys = set(partition_keys)
     return [path for path, _ in leaves(without_void(schema)) if path[0] not in keys]
@@ -78,7 +77,6 @@ def read_leaf_counts(info: CommitInfo, adds: Iterable[Add], stored: Sequence[Pat
 
     Args:
         adds: The files that the commit added, in the order of the log.
-        stored: The leaves of the table after the commit, as `stored_leaves` returns them.
 
     Source: PROTOCOL.md#commit-provenance-information
     """
@@ -140,9 +138,6 @@ def _decode(text: object) -> Iterator[int]:
 
 def ensure_storable(schema: StructType, partition_by: Collection[str]) -> None:
     """Check that rows of a table can be written; a table that fails the check can still be read and altered.
-
-    Args:
-        partition_by: The partition columns, which may not be stored in files.
 
     Raises:
         NoStoredColumns: the table, or a struct in it, has no column to store.

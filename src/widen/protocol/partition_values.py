@@ -180,9 +180,6 @@ def directory_values(path: str) -> tuple[tuple[str, str | None], ...]:
     From the file upwards, Spark skips directories that are not partitions, then reads partitions until another
     directory that is not one.
 
-    Args:
-        path: The percent-encoded path of a file.
-
     Source: Spark's partition discovery.
 
     Example:
@@ -236,9 +233,6 @@ def partition_limits(schema: StructType, partition_columns: Iterable[str]) -> Ma
 
     The log and the names of directories have the same text for the empty string and for null, and names have no NUL.
 
-    Args:
-        schema: The columns of the table, in logical names.
-
     Source: PROTOCOL.md#partition-value-serialization
     """
     types = {field.name: str(field.type) for field in schema}
@@ -272,13 +266,7 @@ _NULL_LITERALS: Mapping[str, Sequence[str]] = {
 
 
 def is_hive_path(path: str, columns: Sequence[str], values: Mapping[str, str | None]) -> bool:
-    """Return whether the directories of a path have exactly the partition values of the log.
-
-    Args:
-        path: The percent-encoded path of a file.
-        columns: The physical names of the partition columns, in order.
-        values: The serialized partition values in the log, by physical name.
-    """
+    """Return whether the directories of a path have exactly the partition values of the log."""
     # Spark's partition discovery finds no partitions in such paths.
     if "_temporary" in path:
         return False

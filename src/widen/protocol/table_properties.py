@@ -299,11 +299,7 @@ def parse_age_ms(text: str) -> int | None:
 
 
 def duration_text(properties: Mapping[str, str], key: str) -> str:
-    """Return a duration for messages, e.g. ``30 days``.
-
-    Args:
-        key: A key of `DEFAULTS`.
-    """
+    """Return a duration for messages, e.g. ``30 days``."""
     return _WORD.sub("", properties.get(key, DEFAULTS[key]).strip().lower(), count=1)
 
 
@@ -323,9 +319,6 @@ def ensure_retention(properties: Mapping[str, str]) -> None:
 
 def duration_ms(properties: Mapping[str, str], key: str) -> int:
     """Return a duration in milliseconds.
-
-    Args:
-        key: A key of `DEFAULTS`.
 
     Raises:
         InvalidOption: the value is not an interval of fixed length.

@@ -215,9 +215,7 @@ def _convert_by_type(
     """Return the values of a column: values of some types, converted, and None for the others.
 
     Args:
-        conversions: The types that the column takes, each with its conversion.
         main: The type of most of them: its values are taken all at once.
-        others: The indexes of the values of all other types.
     """
     conversion = conversions.get(main)
     if main not in conversions:
@@ -338,11 +336,7 @@ class RecordDecoder:
         self._decode = msgspec.json.Decoder(shape.struct).decode
 
     def decode(self, texts: Sequence[bytes]) -> list[Any]:
-        """Return the record of each text, or None if the text needs the exact path.
-
-        Args:
-            texts: Records as UTF-8.
-        """
+        """Return the record of each text, or None if the text needs the exact path."""
         decoded_records: list[Any] = []
         for text in texts:
             try:

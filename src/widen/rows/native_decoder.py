@@ -262,11 +262,7 @@ def _own_kinds(slot: ColumnSlot) -> int:
 
 
 def _takes_own_form(item: ShapedField, slot: ColumnSlot, kinds: int) -> tuple[int, int] | None:
-    """Return what a column takes of values in its own form, and of their items; None if it takes nothing.
-
-    Args:
-        kinds: The kinds of its scalars.
-    """
+    """Return what a column takes of values in its own form, and of their items; None if it takes nothing."""
     if slot.record is not None:
         return (ARRAY if slot.dim else RECORD), 0
     if not kinds:

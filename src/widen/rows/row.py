@@ -304,12 +304,7 @@ def _fixed_slot(slot: ColumnSlot) -> ColumnSlot | None:
 def find_violations(
     route: RecordRoute, record: dict[str, JsonDocument], location: RecordLocation = ()
 ) -> Iterator[FixedColumnViolation]:
-    """Yield the values of a record that violate fixed columns.
-
-    Args:
-        route: A route from `fixed_column_route`.
-        record: The record after the field rules.
-    """
+    """Yield the values of a record that violate fixed columns."""
     for key, slots in route.items():
         value = record.get(key)
         for slot in slots:
@@ -430,7 +425,6 @@ class ColumnSlot:
         name: Name of the column in its struct.
         word: Kind word of the leaf type; also ``timestamp_ntz`` and ``map``.
         dim: Number of arrays around the leaf type.
-        record: The route of their fields, for records.
         entries: The slot of the values, for maps; it has the name of the column.
         epoch_unit: The unit of integers, for timestamps, if the policy names one.
         holds_epochs: Whether integers that the column holds need no other one; see `Policy.reads_epochs`.
@@ -609,7 +603,6 @@ def epoch_to_timestamp(number: int, unit: EpochUnit | None = None) -> Any:
 
     Args:
         number: Time since 1970-01-01.
-        unit: Unit of the number; None to infer it from the magnitude.
 
     Source: docs/evolution-rules.md#d5
     """
@@ -756,12 +749,7 @@ _TARGETS_OF_TEXT: Mapping[str, frozenset[str]] = {
 
 
 def judge_fold(value: Any, type: DataType, old: Any, into: DataType) -> tuple[str, Any]:
-    """Return the outcome for a value, and the value that the other column then holds.
-
-    Args:
-        value: The value from Spark, not None.
-        old: Value of the other column in the same row.
-    """
+    """Return the outcome for a value, and the value that the other column then holds."""
     (leaf, dim), (to_leaf, to_dim) = leaf_and_dim(type), leaf_and_dim(into)
     new = _convert_back(value, (leaf, dim), (to_leaf, to_dim))
     if new is MISSING:

@@ -131,9 +131,6 @@ class MissingColumn:
     """The column that lists, of some columns of the table, those whose field a record does not have.
 
     A null in a record is not a missing field, but both are null in the columns of the table.
-
-    Args:
-        names: The columns of the table.
     """
 
     column: str
@@ -752,12 +749,7 @@ def _merge_order(order: list[str], keys: Iterable[str]) -> None:
 
 
 def adapt_profile(profile: BatchProfile, route: RecordRoute, observed: RecordObservation) -> BatchProfile:
-    """Return a profile with what was observed so far.
-
-    Args:
-        profile: The profile until now.
-        observed: Fields of the records that were read exactly.
-    """
+    """Return a profile with what was observed so far."""
     mixed: dict[SourcePath, Collection[Kind]] = {}
     empty: dict[SourcePath, FieldObservation] = {}
     _classify_fields(route, observed, (), mixed, empty)

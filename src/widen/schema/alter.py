@@ -116,7 +116,6 @@ class NewColumn(_TypeField, total=False):
     Args:
         nullable: Whether it is nullable. A new column must be, unless it has a default.
         first: Whether to add it at the beginning of its struct instead of the end.
-        after: The name of the column to add it after.
         default: The value of existing and new rows, a literal in SQL. Only Iceberg tables of format version 3 can add
             it: in others, existing rows have null in a new column.
     """
@@ -259,21 +258,13 @@ def _new_field(path: Path, column_spec: Mapping[str, Any]) -> Field:
 
 
 def parse_rename(schema: StructType, path: AnyPath, name: str) -> tuple[op.Operation, ...]:
-    """Parse the rename of a column.
-
-    Args:
-        name: Its new name, without the parent.
-    """
+    """Parse the rename of a column."""
     resolved, _ = resolve(schema, to_path(path))
     return () if resolved[-1] == name else (op.RenameColumn(resolved, name),)
 
 
 def parse_drops(schema: StructType, paths: Iterable[AnyPath], *, if_exists: bool) -> tuple[op.Operation, ...]:
-    """Parse columns to drop.
-
-    Raises:
-        ColumnNotFound: a column does not exist.
-    """
+    """Parse columns to drop."""
     drops: list[op.Operation] = []
     for path in map(to_path, paths):
         try:
@@ -296,9 +287,6 @@ def plan_alter(state: TableState, operations: Sequence[Operation]) -> MetadataCh
     """Return the commit that applies all operations, or None if nothing changes.
 
     Each operation is checked against the state that the ones before it leave.
-
-    Args:
-        operations: Operations that one history entry can describe, see `widen.schema.alter`.
 
     Source: Delta Lake's ALTER TABLE.
     """
@@ -408,7 +396,6 @@ def with_operations(state: TableState, operations: Sequence[Operation], *, adds_
     If the table widens when needed, its first type change turns on type widening. `protocol_with` has the protocol.
 
     Args:
-        operations: The operations in order. The caller has checked them.
         adds_features: Whether the caller adds the features that join a table with a new column.
 
     Source: PROTOCOL.md#type-change-metadata, #writer-requirements-for-column-mapping
@@ -505,11 +492,7 @@ def _columns_of(types: set[str], schema: StructType) -> StructType:
 
 
 def _update_dependents(metadata: Metadata, schema: StructType, operation: Operation) -> Metadata:
-    """Return the metadata after an operation, apart from the schema.
-
-    Args:
-        operation: The operation. The caller has checked it.
-    """
+    """Return the metadata after an operation, apart from the schema."""
     match operation:
         case RenameColumn(path, name):
             split = tuple(name if (column,) == path else column for column in metadata.partition_columns)
@@ -560,12 +543,7 @@ _Change: TypeAlias = Callable[[StructType, Field], StructType]
 
 
 def apply_operations(schema: StructType | None, operations: Iterable[op.Operation]) -> StructType:
-    """Return the schema after the operations. Other metadata is kept; type histories are not recorded.
-
-    Args:
-        schema: The schema before the operations; None if the table does not exist yet.
-        operations: The operations, applied in this order.
-    """
+    """Return the schema after the operations. Other metadata is kept; type histories are not recorded."""
     current = None if schema is None else declared_schema(schema)
     for operation in operations:
         current = _apply(current, operation)

@@ -569,11 +569,7 @@ RESERVED = "__CHAR_VARCHAR_STRING_LENGTH_CHECK__"
 
 
 def ensure_operation_allowed(state: TableState, operation: op.Operation) -> None:
-    """Check that the metadata of a table allows an operation. Rows are not read here.
-
-    Args:
-        operation: The operation, with paths spelled as in the schema.
-    """
+    """Check that the metadata of a table allows an operation. Rows are not read here."""
     CHECKS[type(operation)](state, operation)
 
 

@@ -197,9 +197,6 @@ REMOVABLE_FEATURES: Mapping[str, RemovableFeature] = {
 def find_removable_feature(state: TableState, name: str, *, truncates: bool) -> RemovableFeature:
     """Return the feature to drop, after checking that it can be dropped.
 
-    Args:
-        name: The name of the feature; its case matters.
-
     Raises:
         FeatureIsProperty: the name belongs to a property.
         FeatureNotPresent: the table does not support the feature.
@@ -423,7 +420,6 @@ def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverP
     """Return what to do so that a client reads a table.
 
     Args:
-        client: A name of `CLIENTS`.
         appends: Whether the client must also append.
 
     Raises:

@@ -136,7 +136,6 @@ class FieldNames:
         """Return a record with the names of the fields that its keys stand for, at every depth; itself if it has them.
 
         Args:
-            record: A parsed record.
             use: Grows by how the names are used.
             above: The path of the record.
         """
@@ -301,7 +300,6 @@ def find_spellings(names: FieldNames, keys: Mapping[Path, Collection[str]], use:
     """Return the names in records with types that stand for fields of another name.
 
     Args:
-        keys: The keys of the records at each path of the source; see `keys_of`.
         use: Grows by how the names are used.
     """
     return dict(_spellings(names, keys, use, (), (), is_sample=False))

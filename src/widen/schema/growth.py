@@ -157,7 +157,6 @@ def can_retry_write(before: TableState, first: SchemaGrowth, now: TableState, ag
 
     Args:
         before: The table when the write started.
-        now: The table after the conflicting commits.
     """
     return before.metadata.id == now.metadata.id and again.added <= first.added
 
@@ -306,13 +305,6 @@ def merge_schema(current: StructType, incoming: StructType, options: SchemaChang
 
     A narrower type is cast to the table's type, which is exact. A missing column is null, or gets its default or
     generated value.
-
-    Args:
-        current: The schema of the table, with all metadata.
-
-    Raises:
-        SchemaMismatch: the data do not fit. The error lists every such column, with both types and what it would need.
-        IncompatibleTypes: likewise, and for some columns no option would help.
 
     Source: Delta Lake's schema enforcement and evolution. Differs: a cast that can fail is refused unless casts are
         allowed, so that no value is rounded, and no job fails halfway, unless the caller accepts it.
@@ -740,8 +732,6 @@ def is_readable_in(old: DataType, new: DataType, *, may_drop: bool = False) -> b
     A field that was renamed, dropped, or dropped and added again, is not there any more.
 
     Args:
-        old: The schema or type of the rows.
-        new: The schema or type to read them in.
         may_drop: Whether the new type may lack fields. One of the same name that was added again would hide the values.
     """
     is_readable = partial(is_readable_in, may_drop=may_drop)

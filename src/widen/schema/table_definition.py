@@ -75,7 +75,6 @@ def plan_create_table(
     """Return the first commit of a table.
 
     Args:
-        schema: The columns, partition columns included.
         properties: The properties, including ``delta.feature.*``, which are not stored.
 
     Source: PROTOCOL.md#change-metadata, #protocol-evolution, #clustered-table

@@ -95,9 +95,6 @@ def to_stored_rows(
     """Yield rows with the types that Parquet sources have, those with the same types together.
 
     Each table comes with the indexes of its rows; None for all rows.
-
-    Args:
-        name: The name of the source in errors.
     """
     plain = rows if rules.nanos is not Nanos.TEXT else _to_stored_batch(rows, name, replace(rules, keeps_nanos=True))
     masks = {} if rules.nanos is not Nanos.TEXT else _find_nanos(plain)
@@ -117,11 +114,7 @@ def to_stored_columns(
     """Return rows with the types that Parquet sources have; every value stays exactly as it is.
 
     Args:
-        name: The name of the source in errors.
         texts: The columns whose nanoseconds become text.
-
-    Raises:
-        SourceContentError: a column has values that no column of a table holds, or two columns have the same name.
     """
     return pa.Table.from_batches([_to_stored_batch(rows, name, rules, texts)])
 
@@ -340,11 +333,7 @@ def _parts_of(values: pa.Array) -> list[pa.Array]:
 
 
 def with_integers(rows: pa.RecordBatch, columns: frozenset[Steps]) -> pa.RecordBatch:
-    """Return rows with some columns of floats as integers, where NaN is null.
-
-    Args:
-        columns: The columns that `IntegerColumns` has found.
-    """
+    """Return rows with some columns of floats as integers, where NaN is null."""
     if not columns:
         return rows
     arrays = [_with_integers(values, (at,), columns) for at, values in enumerate(rows.columns)]

@@ -54,12 +54,8 @@ class TypedRows:
 def read_avro(file: BinaryIO, path: str) -> Iterator[TypedRows]:
     """Yield the records of an Avro file; a file without records yields one batch without rows.
 
-    Args:
-        path: The name of the file in errors.
-
     Raises:
         CorruptFile: the file is damaged, or is not Avro.
-        SourceContentError: its schema has no columns, or contains itself.
     """
     container = _Container(file, path)
     schema = _parse(container.schema, path)
@@ -548,11 +544,7 @@ def _get_branch(get: _Get, kind_of: Mapping[str, int], kind: int) -> _Get:
 
 @dataclass
 class _AvroSchema:
-    """What fastavro decodes, and how the records become rows.
-
-    Args:
-        unions: The unions that have one value in each row.
-    """
+    """What fastavro decodes, and how the records become rows."""
 
     decoded: Any
     root: _AvroRecord
@@ -560,11 +552,7 @@ class _AvroSchema:
     _last: list[int] = field(default_factory=list)
 
     def split(self, records: Sequence[Any], first: int) -> Iterator[TypedRows]:
-        """Yield records, those with the same kinds of values together. A null is of the kind of the value before it.
-
-        Args:
-            first: The number of the first record.
-        """
+        """Yield records, those with the same kinds of values together. A null is of the kind of the value before it."""
         if not self.unions:
             yield TypedRows(self.to_rows(records, []))
             return

@@ -92,7 +92,6 @@ class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         source: The URI of the source file.
         path: The path of the source file, for errors.
-        file: The Parquet file.
         numbers: The path of a file with the number of each record in the source file, from 0, in 8 bytes each; empty if
             the records are all of the source file, in its order.
     """
@@ -116,12 +115,7 @@ class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConvertedFiles:
-    """The Parquet files of a source, which are deleted when nothing refers to this any more.
-
-    Args:
-        source: The files of the source.
-        files: The Parquet files, by the source file.
-    """
+    """The Parquet files of a source, which are deleted when nothing refers to this any more."""
 
     def __init__(
         self, source: SourceFiles, folder: str, files: Sequence[ConvertedFile], rules: ColumnRules = _DEFAULT
@@ -141,11 +135,6 @@ def convert_files(source: SourceFiles, fields: FileFields, rules: ColumnRules = 
     Args:
         fields: The fields that records get from their files.
         rules: What becomes of values that a table holds in one of several ways.
-
-    Raises:
-        CorruptFile: a file is damaged.
-        SourceContentError: a file has values that no column of a table holds.
-        StorageError: the temporary folder cannot be written.
     """
     folder = mkdtemp(prefix="widen-source-")
     try:

@@ -57,11 +57,7 @@ def find_dialects(files: Sequence[SourceFile], default: CsvDialect, given: Colle
     """Return how files are written, which this process can read.
 
     Args:
-        default: The dialect of the options.
         given: The properties of the dialect that the options say.
-
-    Raises:
-        SourceContentError: the first lines of a file leave something open that an option must say.
     """
     others = {}
     for file in files:
@@ -82,12 +78,7 @@ def find_dialect(head: bytes, default: CsvDialect, given: Collection[str], path:
     r"""Return how a file is written.
 
     Args:
-        head: The beginning of the file; at least `SAMPLE_BYTES` if it is longer.
-        default: The dialect of the options, which holds where the sample says nothing else.
         given: The properties of the dialect that the options say.
-
-    Raises:
-        SourceContentError: an option must say the separator, or whether there is a header.
 
     Example:
         >>> describe_dialect(find_dialect(b"id;price\n1;2,5\n2;3,25\n", CsvDialect(detects="x"), ()))

@@ -273,7 +273,6 @@ class ScannedRows:
         line: The line of the first row.
         refused: The lines of the row that each marker replaces.
         spans: The rows that take several lines or are refused, as offsets in ``data``.
-        data: The rows as they were.
     """
 
     rows: bytes
@@ -463,9 +462,6 @@ class Header(NamedTuple):
 def read_header(data: bytes, dialect: CsvDialect, path: str) -> Header:
     """Return the names of the fields, and the rows without the header line. Blank lines before it are skipped.
 
-    Args:
-        path: The file, for errors.
-
     Raises:
         SourceContentError: the table does not have any of the fields, so the line is probably a record of a file
             without header.
@@ -517,22 +513,13 @@ def _find_start(data: bytes, dialect: CsvDialect) -> int:
 
 
 def read_head(data: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:
-    """Return the header of a file, and what its first rows look like.
-
-    Args:
-        data: The beginning of the file, in its encoding.
-        path: The file, for errors.
-    """
+    """Return the header of a file, and what its first rows look like."""
     data = _complete_lines(data)
     return look_at_head(to_utf8(data, dialect) or data, dialect, path)
 
 
 def look_at_head(text: bytes, dialect: CsvDialect, path: str) -> tuple[Header, RowStyle]:
-    """Return what `read_head` does.
-
-    Args:
-        text: The beginning of the file in UTF-8.
-    """
+    """Return what `read_head` does."""
     header = read_header(_complete_lines(text), dialect, path)
     return header, learn_style(header.rows, len(header.names), dialect)
 
@@ -745,7 +732,6 @@ class FieldGroup:
         part: The byte where the split of a large file begins.
         columns: The texts of each field; null for a missing value.
         lines: The line of each record in the file, or in its part.
-        refused: The lines that are not records.
         detects: The pattern of the texts that become numbers and booleans; empty if none do.
     """
 
@@ -801,7 +787,6 @@ def parse_rows(
     """Yield rows as columns of texts, unless there are no rows.
 
     Args:
-        file: URI of their file.
         part: The byte where their split begins.
     """
     if not scanned.rows.strip(b"\r\n") or not names:

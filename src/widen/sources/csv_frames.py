@@ -291,7 +291,6 @@ class _LineReader:
     """Reads the records of the lines of one file.
 
     Args:
-        line_end: What ended the lines.
         is_ordered: Whether one task gets all lines in order, because rows take several lines.
     """
 
@@ -444,11 +443,7 @@ def starts_in_quotes(dialect: CsvDialect, file: BinaryIO, part: FileRange) -> bo
 
 
 def read_csv_groups(text: bytes) -> Iterator[FieldGroup | TextGroup]:
-    """Yield the rows of the ranges of a task.
-
-    Args:
-        text: `CsvRanges` as JSON.
-    """
+    """Yield the rows of the ranges of a task."""
     task = msgspec.json.decode(text, type=CsvRanges)
     for part in task.ranges:
         with open_file(part.uri) as file:

@@ -259,8 +259,6 @@ def open_queue(name: str, options: Mapping[str, str]) -> EventQueue:
 
     Raises:
         InvalidOption: the name is not that of a queue.
-        PackageMissing: its client is not installed.
-        SourceError: the queue cannot be found.
     """
     ensure_without_credentials("queue", name)
     if _NAME.fullmatch(name) is None and re.fullmatch(r"https?://[^/]+/.+", name) is None:

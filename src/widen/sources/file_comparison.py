@@ -73,7 +73,6 @@ class FileComparison:
     Args:
         known, changed, bad: See `FileState`.
         late: New, but older than the newest file that is loaded.
-        skipped_states: The states whose files are not loaded.
         waiting: New, and left to the next load, because this one is full.
         after: The last loaded files after whose names folders were listed, if they were not listed as a whole.
         audited: The folders that an audit listed as a whole.
@@ -182,7 +181,6 @@ class ComparedFiles:
     """Compares the files of a source, a batch at a time.
 
     Args:
-        loaded: The files that the table has loaded.
         skipped_states: The states whose files are not loaded.
     """
 

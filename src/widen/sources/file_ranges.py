@@ -72,7 +72,6 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of a file that one task reads.
 
     Args:
-        uri: URI of the file, as in the column `FILE`.
         end: The byte after the last.
         is_whole: Whether the bytes are the whole file, in any form; else they are lines.
         limit: Maximum size of a record or a line.
@@ -155,7 +154,6 @@ def range_batch(text: bytes, part: int) -> pa.RecordBatch:
 
     Args:
         text: What the task reads, as JSON.
-        part: The value of `PART`.
     """
     return pa.RecordBatch.from_pylist([{TEXT: text, FILE: "", PART: part, WHOLE: False}])
 
@@ -166,7 +164,6 @@ class RangeTasks:
 
     Args:
         texts: What each task reads, as JSON.
-        part: The value of `PART` in all rows.
     """
 
     spark: Session
@@ -209,7 +206,6 @@ def read_ranges(
         whole: Files that are read as a whole.
         lined: Files with a record on each line.
         partitions: Number of partitions, if there are so many bytes.
-        limit_bytes: Maximum size of a record or a line.
         is_multi_line: Whether records take several lines, in compressed files of any size.
     """
     limit = task_bytes((*whole, *lined), partitions)
@@ -279,7 +275,6 @@ def read_range_groups(text: bytes, path: RecordPath | None = None) -> Iterator[T
     """Yield the texts of the ranges of a task.
 
     Args:
-        text: The list of ranges as JSON.
         path: Where large documents have their records.
     """
     for part in msgspec.json.decode(text, type=list[FileRange]):
@@ -353,11 +348,7 @@ class JoinedFile:
 
 
 def begins_with_line(head: bytes) -> bool:
-    """Return whether the beginning of a file has a line, and it is one JSON value but not an array.
-
-    Args:
-        head: The first bytes of the file.
-    """
+    """Return whether the beginning of a file has a line, and it is one JSON value but not an array."""
     line, newline, _ = head.removeprefix(BOM).lstrip().partition(b"\n")
     return bool(newline) and not line.startswith(b"[") and _is_json(line)
 
@@ -372,9 +363,6 @@ def _is_json(line: bytes) -> bool:
 
 def ensure_file_readable(head: bytes, path: str, encoding: str = "utf-8") -> None:
     """Check that a file is text in its encoding.
-
-    Args:
-        head: Its first bytes.
 
     Raises:
         CorruptFile: it has another format; the error names it.
@@ -434,7 +422,6 @@ def check_heads(spark: Session, files: Sequence[SourceFile], check: Callable[[by
     """Apply a check to the first bytes of each file. One job reads them all, unless there are few files.
 
     Args:
-        files: Files that `can_read` accepts.
         check: The check; it runs in the tasks, or in this process.
     """
     ranges, check_file = [FileRange(file.uri, 0, HEAD_BYTES) for file in files], partial(_check_head, check)
@@ -507,8 +494,6 @@ def read_lines(
     Args:
         end: The byte after the range.
         block_bytes: Number of bytes that are read at once.
-        limit: Maximum size of a line.
-        path: URI of the file, for errors.
     """
     for data in read_line_blocks(file, start, end, block_bytes, limit=limit, path=path):
         yield data.splitlines()
@@ -528,8 +513,6 @@ def read_line_blocks(
     Args:
         end: The byte after the range.
         block_bytes: Number of bytes that are read at once.
-        limit: Maximum size of a line.
-        path: URI of the file, for errors.
     """
     offset = 0
     if start:
@@ -661,7 +644,6 @@ class TextGroup:
         is_whole: Whether each text is a whole file or one record.
         lines: The line of each text in the file; None if the texts are all the lines of the file.
         reasons: Why each text is not a record; None if they have to be parsed.
-        stage: What the texts are.
     """
 
     file: str
@@ -725,8 +707,6 @@ def as_raw_records(texts: Sequence[bytes], path: str, part: int = 0) -> pa.Recor
     """Return JSON texts as a part of a raw batch, one record each.
 
     Args:
-        texts: The texts in the order of the file.
-        path: URI of the file.
         part: Byte where the split of the texts begins in the file.
     """
     count = len(texts)

@@ -139,8 +139,6 @@ def find_source(
     Args:
         paths: Files, directories (with everything below) and glob patterns. Of a directory only files whose names tell
             a format count, if there are any.
-        format: Format of the files; None to infer it from their names, with JSON as the default.
-        options: How to read the files.
         listing: Which of the files to return; by default all.
     """
     wanted, found = listing or _ALL_FILES, Listing()
@@ -257,11 +255,7 @@ class _ChosenFiles:
         return files if self._keep is None else files.filter(self._keep(files))
 
     def finish(self, paths: Sequence[str]) -> tuple[list[SourceFile], list[str], FileFormat | None]:
-        """Return the files to read and the paths of others, by path, and the format.
-
-        Raises:
-            SourceError: the names show several formats.
-        """
+        """Return the files to read and the paths of others, by path, and the format."""
         if self._format is None and len(self._first) > 1:
             named = sorted((found.value, path) for found, path in self._first.items())
             names = " and ".join(f"{found} ({path})" for found, path in named)
@@ -292,10 +286,6 @@ def choose_files(
     files: Sequence[SourceFile], format: FileFormat | None, options: Mapping[str, str]
 ) -> SourceFiles | None:
     """Return the files to read: files of the requested format, or of the one format that their names show.
-
-    Args:
-        format: Requested format; None to infer it from the names.
-        options: How to read the files.
 
     Returns:
         None if no name tells a format.
@@ -487,11 +477,7 @@ def _open_folder(place: str) -> Iterator[int]:
 
 
 def _pass_over(path: str, error: OSError) -> None:
-    """Pass over a file that is not there any more.
-
-    Raises:
-        StorageError: the file cannot be looked at for another reason.
-    """
+    """Pass over a file that is not there any more."""
     with looking_at(path):
         raise error
 
@@ -533,11 +519,7 @@ def list_local_table(places: Iterable[str]) -> FileTable:
 
 
 def list_local_files(places: Iterable[str], *, after: Mapping[str, str] | None = None) -> list[SourceFile]:
-    """Return the files in local places and below that have bytes, by name, as Spark lists them.
-
-    Args:
-        after: See `LocalWalk`.
-    """
+    """Return the files in local places and below that have bytes, by name, as Spark lists them."""
     files = (file for batch in LocalWalk(places, after=after).batches() for file in to_files(batch))
     return sorted(files, key=lambda file: file.path)
 
@@ -595,11 +577,7 @@ def _list_here(spark: Session, path: str, wanted: ListingOptions) -> list[Source
 
 
 def find_named_files(urls: Sequence[str], folders: Sequence[str]) -> list[SourceFile]:
-    """Return the objects of a store that exist, have bytes and are not hidden below the folder that they are in.
-
-    Args:
-        folders: URLs of folders.
-    """
+    """Return the objects of a store that exist, have bytes and are not hidden below the folder that they are in."""
     depths = {folder_key(folder): len(folder_key(folder).split(b"/")) - 1 for folder in folders}
     visible = []
     for url in urls:

@@ -23,11 +23,7 @@ ToRows = Callable[[pa.RecordBatch], Sequence[pa.Table]]
 
 
 def slices(rows: pa.RecordBatch, most: int = CHUNK_ROWS) -> Iterator[pa.RecordBatch]:
-    """Yield rows in parts that a row group of a Parquet file holds.
-
-    Args:
-        most: The maximum number of rows of a part.
-    """
+    """Yield rows in parts that a row group of a Parquet file holds."""
     if not rows.num_rows:
         return
     count = max(1, min(most, rows.num_rows * CHUNK_BYTES // max(rows.nbytes, 1)))
@@ -69,12 +65,7 @@ class RowsInMemory:
         return [RowsInMemory(self.schema, part, self.values, self.to_rows) for part in parts]
 
     def read(self, names: frozenset[str], rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield some columns in the types of the schema, each batch with the index of its first row.
-
-        Args:
-            names: The columns.
-            rows: The maximum number of rows of a batch.
-        """
+        """Yield some columns in the types of the schema, each batch with the index of its first row."""
         first = 0
         for batch in self.batches:
             # A batch without columns would not know how many rows it has.
@@ -92,9 +83,6 @@ def keep_in_memory(schema: pa.Schema, batches: Sequence[pa.RecordBatch], to_rows
     Args:
         schema: The columns as they came.
         to_rows: Returns rows in the types that Parquet sources have.
-
-    Raises:
-        SourceContentError: there are values that no column of a table holds.
     """
     filled = [batch for batch in batches if batch.num_rows and batch.num_columns]
     if not filled:

@@ -146,11 +146,7 @@ _MARKUP = re.compile(rb"\s*(?:<!doctype html|<html|<head>|<\?xml)", re.IGNORECAS
 
 
 def find_other_format(head: bytes, encoding: str = "utf-8") -> str | None:
-    """Return the real format of a file that should be JSON or CSV, and what to do; None if it may be text.
-
-    Args:
-        encoding: The encoding that the caller names.
-    """
+    """Return the real format of a file that should be JSON or CSV, and what to do; None if it may be text."""
     if head[:1] in _TEXT_STARTS and b"\0" not in head[:_WIDE_BYTES]:
         return None  # most files, and there may be millions
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):

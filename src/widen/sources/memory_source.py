@@ -145,11 +145,6 @@ def staged_source(
 ) -> Iterator[FilePath | Sequence[FilePath] | DataFrame | StagedSource | HeldSource]:
     """Yield a source whose records are in files, in a DataFrame of Spark, or whole in memory; what is read once is
     written to files first.
-
-    Raises:
-        InvalidOption: the source is not one, or cannot be used with the other arguments.
-        SourceContentError: it has values that no column of a table holds.
-        StorageError: the temporary folder cannot be written.
     """
     if is_files(source) or isinstance(source, DataFrame):
         yield source

@@ -79,8 +79,6 @@ def check_source(
     Args:
         paths: Absolute paths, URLs and patterns.
         own: What the ingestion writes, by the name of the option: the table, its quarantine, a checkpoint.
-        spark: The session of the caller, if any.
-        is_new: Whether only files are loaded that the table has not loaded.
         follows: Whether a stream follows the source.
     """
     if will_run_here(spark):
@@ -200,8 +198,6 @@ def ensure_no_table(spark: Session | None, source: str, files: Collection[str]) 
 
     Args:
         spark: The session, which takes requests for other stores; None to look at the local disk alone.
-        source: The name of the source in the error.
-        files: Paths or URIs.
     """
     folders = sorted({path.rpartition("/")[0] for path in files})
     is_here = spark is None or is_driver(spark)
@@ -217,9 +213,6 @@ def ensure_no_table(spark: Session | None, source: str, files: Collection[str]) 
 def ensure_other_table(table: FoundTable, own: Mapping[str, str]) -> None:
     """Check that an ingestion does not read the table that it writes.
 
-    Args:
-        own: What the ingestion writes, by the name of the option.
-
     Raises:
         InvalidOption: the source is also an output.
     """
@@ -233,9 +226,6 @@ def ensure_other_table(table: FoundTable, own: Mapping[str, str]) -> None:
 
 def ensure_separate(paths: Sequence[str], own: Mapping[str, str]) -> None:
     """Check that an ingestion does not read what it writes.
-
-    Args:
-        own: What the ingestion writes, by the name of the option.
 
     Raises:
         InvalidOption: something of it is below a path of the source.

@@ -45,11 +45,6 @@ def read_dicts(records: Iterable[Any], name: str) -> Iterable[pa.RecordBatch]:
 
     Args:
         records: Mappings from the names of fields to their values.
-        name: The name of the source in errors.
-
-    Raises:
-        InvalidOption: one of the records is no mapping.
-        SourceContentError: a name is no text, or a value is of a class that no column holds.
     """
     return _with_types(_read_dicts(records, name), name)
 
@@ -79,9 +74,6 @@ def has_objects(frame: Any) -> bool:
 def ensure_names_differ(frame: Any, name: str) -> None:
     """Check that no two columns of a DataFrame of pandas have the same name as text.
 
-    Args:
-        name: The name of the source in errors.
-
     Raises:
         SourceContentError: two have.
     """
@@ -94,9 +86,6 @@ def ensure_names_differ(frame: Any, name: str) -> None:
 def ensure_no_objects(frame: Any, name: str) -> None:
     """Check that a DataFrame of polars has no column of objects: Arrow has only their addresses.
 
-    Args:
-        name: The name of the source in errors.
-
     Raises:
         SourceContentError: it has one.
     """
@@ -106,11 +95,7 @@ def ensure_no_objects(frame: Any, name: str) -> None:
 
 
 def read_pandas(frame: Any, name: str) -> Iterable[pa.RecordBatch]:
-    """Yield the rows of a DataFrame of pandas that has columns of objects; their values have the kinds of the objects.
-
-    Args:
-        name: The name of the source in errors.
-    """
+    """Yield the rows of a DataFrame of pandas with columns of objects; their values have the kinds of the objects."""
     return _with_types(_read_pandas(frame, name), name)
 
 
@@ -137,7 +122,6 @@ def to_batches(columns: Mapping[str, pa.Array | Sequence[Any]], name: str) -> It
 
     Args:
         columns: Arrays of Arrow, or values of Python; all of the same length.
-        name: The name of the source in errors.
     """
     made: dict[str, pa.Array] = {}
     mixed: dict[str, list[Any]] = {}
@@ -214,11 +198,7 @@ def _with_types(batches: Iterable[pa.RecordBatch], name: str) -> Iterator[pa.Rec
 
 
 def _normalize(value: Any, column: str, name: str) -> Any:
-    """Return a value as one of the classes that Arrow knows.
-
-    Raises:
-        SourceContentError: there is no such class.
-    """
+    """Return a value as one of the classes that Arrow knows."""
     kind = type(value)
     if value is None or kind in (bool, float, str, bytes, Decimal, date, time, timedelta):
         return value

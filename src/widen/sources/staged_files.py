@@ -41,7 +41,6 @@ class StagedFile:
 
     Args:
         path: Its path in the store.
-        size_bytes: The size of the file.
         data_bytes: The size of the rows without compression.
     """
 

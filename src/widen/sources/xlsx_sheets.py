@@ -38,7 +38,6 @@ def read_xlsx(options: Mapping[str, str], file: BinaryIO, path: str) -> Iterator
 
     Args:
         options: ``sheet``, the name of the sheet, and ``header``, whether its first row has the names.
-        path: The name of the file in errors.
 
     Raises:
         CorruptFile: the file is damaged, or is not a workbook.

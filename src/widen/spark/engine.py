@@ -90,10 +90,6 @@ def open_session_here(given: Session | None, engine: str | None, source_bytes: i
 
     Args:
         given: The session to use where something needs Spark; by default as in `open_session`.
-        source_bytes: The size of the source.
-
-    Raises:
-        InvalidOption: as in `open_session`.
     """
     found = open_session(given, engine)
 
@@ -110,11 +106,7 @@ def open_session_here(given: Session | None, engine: str | None, source_bytes: i
 
 
 def find_session(given: Session | None = None, reason: str = "it works on a session of Spark") -> SparkSession:
-    """Return the given session, else the active one, else a new local one.
-
-    Args:
-        reason: Why Spark is needed; see `ensure_spark_wanted`.
-    """
+    """Return the given session, else the active one, else a new local one."""
     if isinstance(given, LocalSession):
         return given.require(reason)
     existing = given or find_active()
@@ -222,11 +214,7 @@ class LocalSession:
             return self.started
 
     def fork(self, engine: Engine | None = None) -> LocalSession:
-        """Return a session for other work, which may run at the same time; Spark starts once for both.
-
-        Args:
-            engine: What that work asks for; by default the same.
-        """
+        """Return a session for other work, which may run at the same time; Spark starts once for both."""
         wanted = engine or self.engine
         if self.started is None or wanted is Engine.LOCAL:
             return LocalSession(wanted, self._start_once)

@@ -93,7 +93,6 @@ def environment_error(location: str, error: BaseException) -> StorageError | Non
     """Return the error for a file that the environment keeps from being read; None if the file itself is at fault.
 
     Args:
-        location: The path or URI of the file.
         error: What the operating system, or Arrow, has raised.
     """
     if isinstance(error, MemoryError):
@@ -234,8 +233,6 @@ def raise_expression(kind: str, rule: Mapping[str, str], value: Column | None = 
     """Return an expression that fails the job; `translate_spark_errors` turns the failure into an error of Widen.
 
     Args:
-        kind: One of `_REFUSALS`.
-        rule: The facts about the rule, which are known before the job.
         value: The excerpt of the row to show in the error.
     """
     shown = F.lit("") if value is None else F.coalesce(value, F.lit("null"))

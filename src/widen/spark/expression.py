@@ -37,9 +37,6 @@ def join_columns(join: Callable[[Column, Column], Column], columns: Sequence[Col
     """Return columns joined in their order, as a balanced expression tree.
 
     Spark walks expressions recursively, so a chain of a thousand operators overflows its stack.
-
-    Args:
-        columns: At least one column.
     """
     middle = len(columns) // 2
     return join(join_columns(join, columns[:middle]), join_columns(join, columns[middle:])) if middle else columns[0]

@@ -68,11 +68,7 @@ _asked: list[str] = []
 
 @contextmanager
 def asking_for(engine: str | None) -> Iterator[None]:
-    """Let an engine be the default of everything that runs in the block, in any thread; it wins over the environment.
-
-    Args:
-        engine: None to leave the default as it is.
-    """
+    """Let an engine be the default of all that runs in the block, in any thread. It wins over the environment."""
     if engine is None:
         yield
         return
@@ -467,7 +463,6 @@ def schema_evolution_settings(
     """Return whether a write may add columns to the table, and which types it may widen.
 
     Args:
-        spark: The session, whose settings are the defaults.
         merge_schema: Whether the write may add columns; by default the session decides.
         widening: The name of the widening mode; by default the session decides.
     """
@@ -479,11 +474,7 @@ def schema_evolution_settings(
 
 
 def is_setting_on(spark: SparkSession | None, setting: str) -> bool:
-    """Return whether a setting that is true by default is true in a session, or in the active one; starts none.
-
-    Args:
-        setting: `FAST_DROP`, `RETENTION_CHECK`, or another one that Delta Spark has with this default.
-    """
+    """Return whether a setting that is true by default is true in a session, or in the active one; starts none."""
     active = spark or find_active()
     return active is None or str(active.conf.get(setting, "true")).lower() != "false"
 
@@ -564,9 +555,6 @@ def with_own_client(uris: Sequence[str], options: Mapping[str, str]) -> tuple[li
 
     Hadoop keeps a client for each scheme and bucket, with the credentials that it got first. So locations have a scheme
     of their own if the credentials expire: the client would go on with expired ones, or with another table's.
-
-    Args:
-        options: What `hadoop_options` returns.
     """
     if not any(name.endswith(".session.token") for name in options):
         return list(uris), dict(options)
@@ -582,9 +570,6 @@ def with_store_settings(
 
     The session is a new one with the settings of the given one, which is left as it is. With Spark Connect, and
     without a place in S3, the given one is returned.
-
-    Args:
-        places: Sources and checkpoints.
     """
     store_settings: dict[str, str] = {}
     for place in places:

@@ -96,9 +96,6 @@ def ensure_executors(spark: SparkSession, modules: Sequence[str], optional: Sequ
 
     Returns:
         The optional modules that an executor lacks.
-
-    Raises:
-        InvalidOption: an executor runs another version of Python, or lacks a module.
     """
     missing, lacking = _find_missing(spark, modules, optional)
     _ensure_complete(missing)
@@ -165,9 +162,6 @@ def ensure_shipped(spark: SparkSession) -> None:
     """Send Widen once for each session to executors that lack it, and check that they can run it.
 
     A local master with the Python of this process needs neither.
-
-    Raises:
-        InvalidOption: an executor runs another version of Python, or lacks a package that Widen needs.
     """
     if spark in _checked:
         return

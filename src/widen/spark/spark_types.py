@@ -152,9 +152,6 @@ def compares_names_exactly(spark: SparkSession) -> bool:
 def ensure_distinct_names(spark: SparkSession, location: str, schema: StructType, mode: str) -> None:
     """Check that Spark can tell the columns in the files of a Delta table apart.
 
-    Args:
-        mode: The mode of column mapping.
-
     Raises:
         SimilarStoredNames: two columns have physical names that differ only in case, and the session ignores case.
     """

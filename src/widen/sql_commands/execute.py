@@ -532,11 +532,7 @@ class ColumnDefaults:
         return clause if values is None else replace(clause, values=self.fill_assignments(values))
 
     def fill_rows(self, query: str, names: Sequence[str]) -> str:
-        """Return a query without DEFAULT in the rows of VALUES, and in the list of a plain SELECT.
-
-        Args:
-            names: The columns that the values go to.
-        """
+        """Return a query without DEFAULT in the rows of VALUES, and in the list of a plain SELECT."""
         filled, at = "", 0
         for row in _find_rows(TokenReader(query)):
             for name, (start, text) in zip(names, row, strict=False):

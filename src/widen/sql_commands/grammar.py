@@ -573,11 +573,7 @@ def split_list(text: str) -> list[str]:
 
 
 def table_qualifiers(parts: tuple[str, ...], alias: str = "") -> dict[tuple[str, ...], str]:
-    """Return what replaces the names of a table, for `replace_qualifiers`: an alias, or nothing.
-
-    Args:
-        parts: The parts of its name. Expressions may leave out the first ones, as in `path`.column for delta.`path`.
-    """
+    """Return what replaces the names of a table, for `replace_qualifiers`: an alias, or nothing."""
     name = tuple(name_key(part) for part in parts)
     return {name[start:]: f"{quote_name(alias)}." if alias else "" for start in range(len(name))}
 

@@ -228,9 +228,6 @@ def create(
 ) -> ChangedTable:
     """Create a table, with its rows in the same commit.
 
-    Args:
-        rows: The rows of CREATE TABLE AS; None for an empty table.
-
     Raises:
         InvalidOption: the statement has a location, an unknown column, or a property that cannot be set.
         TableAlreadyExists: the catalog has the table.

@@ -69,7 +69,6 @@ class _Reference:
         changes: The texts of the first and the last version of its changes, if these are read.
         alias: The alias to add, because the query has no alias.
         is_iceberg: Whether it is a table of the Iceberg catalog.
-        has_lineage: Whether the query names columns of row lineage, which this table has.
     """
 
     start: int

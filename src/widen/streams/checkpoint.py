@@ -176,7 +176,6 @@ class _FileLog:
 
     Args:
         last: The offset of the newest files; -1 without files.
-        seen: Their paths.
     """
 
     checkpoint: StreamCheckpoint

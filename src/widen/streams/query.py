@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """The files of a micro-batch of a stream without Spark.
-
-    Args:
-        uris: Their URIs.
-    """
+    """The files of a micro-batch of a stream without Spark."""
 
     spark: Session
     stream_id: str

@@ -430,11 +430,7 @@ class FeatureRemoval:
     renewal: OldFileRewrite
 
     def run(self) -> Committed:
-        """Drop the feature, and return the version that no longer has it.
-
-        Raises:
-            DropPendingRetention: the newest version no longer uses the feature, but the history has not expired.
-        """
+        """Drop the feature, and return the version that no longer has it."""
         if self.name == TYPE_WIDENING:
             forgotten = _commit_plan(self.store, lambda: open_snapshot(self.store), feature_removal.without_intent)
             if forgotten is not None:

@@ -220,13 +220,7 @@ def diff_versions(old: Snapshot, new: Snapshot) -> SchemaDiff:
 def diff_snapshots(
     old: ReadPoint, new: ReadPoint, before: StructType, after: StructType, store: LogStore
 ) -> SchemaDiff:
-    """Return how the schema changed between two snapshots of an Iceberg table; either may be the later one.
-
-    Args:
-        before: The columns of the old snapshot with their metadata.
-        after: The columns of the new one.
-        store: The store of the table.
-    """
+    """Return how the schema changed between two snapshots of an Iceberg table; either may be the later one."""
     first, last = (0 if point.snapshot is None else point.snapshot.snapshot_id for point in (old, new))
     reasons = reasons_between(new.metadata, old.snapshot, new.snapshot, store)
     return _diff_schemas((first, before), (last, after), reasons)

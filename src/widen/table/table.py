@@ -298,16 +298,8 @@ def create_table_as(
 ) -> Table:
     """Create a table with rows in one commit, and return it.
 
-    Args:
-        location: A local path or a URL of an object store.
-        rows: The rows; their columns become the columns of the table.
-        partition_by: See `create_table`.
-        cluster_by: See `create_table`.
-        properties: See `create_table`.
-
     Raises:
         TableAlreadyExists: there is already a table at this location; nothing is written.
-        InvalidOption: the location has other files.
 
     Source: Delta Spark's CREATE TABLE AS SELECT
     """

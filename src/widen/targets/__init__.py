@@ -42,10 +42,7 @@ def find_table(
 
     Args:
         into: A local path or a URL; the name of an Iceberg table in its catalog.
-        to: The format; by default Iceberg if there is a catalog, else Delta.
         catalog: The catalog of an Iceberg table; by default PyIceberg's default catalog.
-        format_version: The format version of a new Iceberg table; None for the default.
-        branch: The branch of an Iceberg table; by default the main branch.
 
     Raises:
         InvalidOption: the format is unknown, the name or the scheme of the URL is not supported, or an option is not
@@ -88,8 +85,6 @@ def find_flow_source(
 
     Args:
         location: A local path or a URL; the name of an Iceberg table in its catalog.
-        storage_options: Settings and credentials of its store; an Iceberg table uses its catalog's.
-        catalog: The catalog of an Iceberg table; None for a Delta table.
     """
     from widen.iceberg.catalog import to_table_name
 

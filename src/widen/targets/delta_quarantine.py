@@ -167,7 +167,6 @@ class DeltaQuarantineWrite(QuarantineWrite):
     """The records that one interval has added.
 
     Args:
-        store: The store of the quarantine.
         replaced: The files with the records of an interrupted load, which this one has replaced.
     """
 

@@ -328,11 +328,7 @@ class IcebergTarget(IngestTarget):
         return replace(self, keys=rules, policy=policy_of_keys(self.policy, rules))
 
     def deleted_keys(self, store: LogStore) -> KeyLists:
-        """Return the keys that were deleted until this version.
-
-        Args:
-            store: The store of the table's location.
-        """
+        """Return the keys that were deleted until this version."""
         head = 0 if self.table is None else iceberg_head(self.table.properties, self.location)
         every = self.keys is not None and self.keys.history
         return KeyLists(store, head, ICEBERG_FOLDER, every=every)

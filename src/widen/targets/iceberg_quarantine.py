@@ -133,7 +133,6 @@ class IcebergQuarantine(Quarantine):
 
         Args:
             rows: The rows, with the columns of a quarantine.
-            staged: Deletes the files if it is not committed.
             tag: The entry for their footers, which stays when the snapshot expires.
         """
         folder = "".join(f"{any_digest(text)}-" for text in tag.values())

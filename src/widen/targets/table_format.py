@@ -756,7 +756,6 @@ def split_files(files: Iterable[tuple[str, int]], max_bytes: int | None) -> list
     """Return the paths of files in parts.
 
     Args:
-        files: The path and the size of each.
         max_bytes: A part is full at this size; it has at least one file.
     """
     parts: list[list[str]] = []
@@ -776,11 +775,7 @@ Change = TypeVar("Change")
 def take_until_full(
     schema: StructType, changes: Iterable[tuple[Change, StructType, int]], limits: RangeLimits
 ) -> Iterator[Change]:
-    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema.
-
-    Args:
-        changes: Each with its schema, and the size of the files that it added.
-    """
+    """Yield changes up to the limit; if only added rows matter, all of them can be read in the last schema."""
     from widen.schema.growth import is_readable_in
 
     size_bytes, is_first = 0, True

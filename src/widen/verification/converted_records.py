@@ -21,11 +21,7 @@ from widen.sources.listing import FileFormat, local_path
 
 
 def ensure_converted(converted: ConvertedFiles) -> None:
-    """Check that every record of the source files is in one of the converted files, with the same values.
-
-    Raises:
-        InternalError: a record is missing or differs.
-    """
+    """Check that every record of the source files is in one of the converted files, with the same values."""
     truncates = converted.rules.nanos is Nanos.TRUNCATE
     if converted.source.format is FileFormat.XLSX:
         _ensure_sheets(converted)

@@ -90,7 +90,6 @@ def _has_key(
     """Return whether columns hold the key of a record and, if the rules name one, its order.
 
     Args:
-        record: The record after the rules of its fields.
         form: The form of its row, which also has what no column holds.
     """
     paths = reader.rules.sequence_by

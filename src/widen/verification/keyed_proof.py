@@ -119,7 +119,6 @@ class VersionFiles:
     """A version of the table, as this process reads it.
 
     Args:
-        files: Its files.
         scan: Returns how their columns are read.
         deleted: Returns what says which rows of a file are deleted; equal in two versions if these are the same.
     """
@@ -162,10 +161,6 @@ class LocalKeyedProof:
 
     def verify(self, source: Side, share: float = 1.0) -> Verification:
         """Return the result of the proof.
-
-        Args:
-            source: The records of the batch, which tasks of this process read.
-            share: The share of the keys to compare.
 
         Raises:
             NotLocal: only Spark can prove it.
@@ -231,11 +226,7 @@ def _deletions(
 def prove_here(
     spark: Session, build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float
 ) -> Verification | None:
-    """Return the result of a proof in this process; None if that takes Spark, which has then started.
-
-    Args:
-        read_source: Returns the records of the batch.
-    """
+    """Return the result of a proof in this process; None if that takes Spark, which has then started."""
     try:
         return build().verify(read_source(), share)
     except NotLocal as error:
@@ -492,8 +483,6 @@ class _Judge:
     """Compares what the keys of a batch must have with what they have.
 
     Args:
-        keys: The keys, by their numbers.
-        records: The records of the batch.
         before: The rows of the keys in the version before, with the numbers of their keys; `after` likewise.
         deleted: The keys that the version before lists as deleted, with their order; `listed` has the new version's.
         limit: The limit of the sample of keys.

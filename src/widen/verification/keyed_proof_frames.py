@@ -162,12 +162,7 @@ class KeyedProof:
     quarantined: DataFrame | None = None
 
     def verify(self, source: Side, share: float = 1.0) -> Verification:
-        """Return the result of the proof.
-
-        Args:
-            source: The records of the batch, as texts.
-            share: The share of the keys to compare.
-        """
+        """Return the result of the proof."""
         reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
         records = source.digests().mapInArrow(self._read_records(reader, limit), _DDL).persist()
         try:

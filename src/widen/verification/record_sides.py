@@ -102,12 +102,7 @@ def build_table_side(
     paths: Sequence[Sequence[str]],
     quarantined_records: Callable[[], Rows] | None,
 ) -> Side:
-    """Return the rows of a table, and the quarantined records.
-
-    Args:
-        parts: The parts of the source.
-        paths: The files that the records of each part were written to.
-    """
+    """Return the rows of a table, and the quarantined records."""
     proofs = [part.proof for part in parts]
 
     def digests() -> DataFrame:
@@ -180,7 +175,6 @@ def build_record_proof(source: StructType, schema: StructType, policy: Policy) -
     Args:
         source: The fields of the records. Tasks read none that the policy excludes, and Arrow has no type for some of
             the others, which the policy masks.
-        schema: The schema of the table.
     """
     rule = build_proof_rules(schema, policy)
     kept = StructType(tuple(field for field in source if not rule.rule_of(field.name).is_excluded))
@@ -225,7 +219,6 @@ def select_records_for_proof(
 
     Args:
         frame: The records, in columns with numbers as names.
-        fields: Their fields.
     """
     at = {field.name: number for number, field in enumerate(fields)}
     types = {field.name: field.type for field in fields}

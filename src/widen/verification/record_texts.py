@@ -44,11 +44,7 @@ Parser: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class PinnedText(AtomicType):
-    """The type of values that a table keeps as JSON, as `pinned_texts` returns them.
-
-    Args:
-        inner: The type of the values.
-    """
+    """The type of values that a table keeps as JSON, as `pinned_texts` returns them."""
 
     name: str = STRING.name
     inner: DataType = STRING

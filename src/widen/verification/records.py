@@ -113,7 +113,6 @@ class RecordForm:
 
     Args:
         converted: Number of values that the table has in another form than the source; None for rows.
-        place: File and number of the record in it.
         deletes: Whether the record deletes, if excluded fields say so; None if that cannot be told.
     """
 
@@ -136,8 +135,6 @@ class TaskShare:
     """What a task reads of a side: one of equal shares.
 
     Args:
-        number: The number of the share.
-        count: The number of all shares.
         limit: The limit of a sample.
     """
 
@@ -536,7 +533,6 @@ def build_row_side(
     """Return the rows of a table and the quarantined texts of records that came as texts.
 
     Args:
-        read: Returns the rows.
         quarantined_records: Returns the quarantined texts, in a column `TEXT`.
         files: The files of the rows, if tasks can read them: for the sums, no row then passes through Spark's JVM.
     """

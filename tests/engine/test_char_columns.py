@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 
 from support.char_columns import FOR_SPARK, FOUND, READ, write_table
 from support.one_job import collect_each
-from widen.files.data_reader import NotLocal
 from widen.files.expressions import query_locally
-from widen.spark.engine import Engine, LocalSession
+from widen.spark.engine import Engine, LocalSession, Unsupported
 from widen.table import Table
 
 
@@ -31,7 +30,7 @@ def test_conditions_find_the_same_rows(spark: SparkSession, table: Table) -> Non
         here = query_locally(table.snapshot, condition, ["id"])[1]["id"].to_pylist()
         assert sorted(here) == ids, condition
     for condition in FOR_SPARK:
-        with pytest.raises(NotLocal):
+        with pytest.raises(Unsupported):
             query_locally(table.snapshot, condition, ["id"])
     conditions = FOUND | FOR_SPARK
     frames = [table.read(where=each, spark=spark).select("id") for each in conditions]

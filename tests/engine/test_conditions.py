@@ -31,7 +31,6 @@ from support.iceberg_files import embedded_catalog
 from support.one_job import collect_each
 from widen.changes.update_delete import delete
 from widen.cli.show_commands import query_iceberg_table
-from widen.files.data_reader import NotLocal
 from widen.files.expressions import plan_condition, query_locally
 from widen.files.predicates import bind_condition
 from widen.iceberg.snapshots import SnapshotReference
@@ -40,7 +39,7 @@ from widen.log.file_list import filter_files, from_adds
 from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import FileSelection
-from widen.spark.engine import Engine, LocalSession
+from widen.spark.engine import Engine, LocalSession, Unsupported
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 
@@ -60,7 +59,7 @@ def evaluated() -> Sequence[tuple[str, Answers]]:
     source, found = Conditions(SEED), list[tuple[str, Answers]]()
     while len(found) < COUNT:
         condition = source.one()
-        with suppress(NotLocal):
+        with suppress(Unsupported):
             found.append((condition, plan_condition(condition, SCHEMA)(ROWS).to_pylist()))
     return found
 

@@ -28,7 +28,7 @@ from support.exact import assert_same
 from support.load_time import set_load_time
 from support.rows_here import RowsHere, rows_read_here
 from widen.cli.row_output import _lines
-from widen.files.data_reader import NotLocal, json_lines
+from widen.files.data_reader import json_lines
 from widen.files.expressions import query_locally
 from widen.iceberg.catalog import to_table_name
 from widen.log.file_list import to_adds
@@ -39,7 +39,7 @@ from widen.model.types import INTEGER, Field, StructType
 from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.column_metadata import ALIASES
 from widen.spark import engine as engine_module
-from widen.spark.engine import Engine, LocalSession
+from widen.spark.engine import Engine, LocalSession, Unsupported
 from widen.spark.spark_types import as_nullable, from_spark
 
 
@@ -918,7 +918,7 @@ def test_rows_are_shown_as_spark_shows_them(spark: SparkSession, tmp_path: Path)
             for select, lines in shown.items():
                 try:
                     columns, rows = query_locally(table.snapshot, where, select)
-                except NotLocal:
+                except Unsupported:
                     assert where in ("flag", "id = 99999999999", "deep IS NULL", "mod(id, 4) IN (1)"), where
                     continue
                 assert list(columns.names) == [*(select or table.schema.names)]
@@ -968,7 +968,7 @@ def test_expressions_have_the_values_of_spark(spark: SparkSession, tmp_path: Pat
     table = widen.create_table(tmp_path / "t", spark.sql(ROWS).schema)
     table.append(spark.sql(ROWS))
     for select in expressions_of(OTHER_EXPRESSIONS):
-        with pytest.raises(NotLocal):
+        with pytest.raises(Unsupported):
             pytest.fail(f"{select}: {query_locally(table.snapshot, None, [select])}")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     try:

@@ -16,8 +16,7 @@ from support.covering import covering
 from support.written_once import written_once
 from widen.changes import arrow_changes, update_delete
 from widen.errors import AssignedOverflow, CheckViolated, JobFailed, NotNullViolated
-from widen.files.data_reader import NotLocal
-from widen.spark.engine import Engine, LocalSession
+from widen.spark.engine import Engine, LocalSession, Unsupported
 from widen.table import Table
 
 COLUMNS = "id int, p string, f double, s struct<x: int, y: string>, t timestamp"
@@ -118,7 +117,7 @@ def test_arrow_changes_what_spark_changes(
 
 
 def refuse(*_: object) -> None:
-    raise NotLocal("it is not for this lane")
+    raise Unsupported("it is not for this lane")
 
 
 @pytest.mark.parametrize(("properties", "split"), LAYOUTS, ids=layout_name)

@@ -62,10 +62,11 @@ from widen.cli.row_output import _lines
 from widen.cli.show_commands import query_iceberg_table
 from widen.errors import CorruptFile, InvalidOption, UnsupportedFeatureForRead, VersionNotFound
 from widen.files import iceberg_columns
-from widen.files.data_reader import NotLocal, json_lines
+from widen.files.data_reader import json_lines
 from widen.frames import scan
 from widen.iceberg.snapshots import SnapshotReference
 from widen.log.commit_files import to_ms
+from widen.spark.engine import Unsupported
 
 UTC = timezone.utc
 
@@ -434,7 +435,7 @@ def test_filters_follow_spark_where_bounds_do_not(spark: SparkSession, catalog: 
     wanted = memory.selectExpr("id", *(f"{text} c{at}" for at, text in enumerate(conditions))).collect()
     table_, here = opened(table), dict[int, list[tuple[int]]]()
     for at, text in enumerate(conditions):
-        with suppress(NotLocal):
+        with suppress(Unsupported):
             here[at] = [(id,) for id in query(table, text, ["id"])[1]["id"].to_pylist()]
     # Each operator with each value, of some column, also with Spark.
     by_spark = [at for at in range(len(conditions)) if at not in here or TRIES_ALL or at % 5 == 0]
@@ -792,13 +793,13 @@ def test_what_only_spark_reads_is_left_to_it(spark: SparkSession, catalog: SqlCa
     empty = catalog.create_table("ns.empty", by_id((1, "id", LongType())))
     ensure_same_rows(spark, empty, {}, {"where": "id = 1", "select": ["count(*)"]})
     similar = catalog.create_table("ns.similar", by_id((1, "id", LongType()), (2, "ID", LongType())))
-    with pytest.raises(NotLocal, match="id and ID"):
+    with pytest.raises(Unsupported, match="id and ID"):
         query(similar)
     # A value that is in no file, but in the manifest.
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
     old = catalog.create_table("ns.apart", by_id((1, "id", LongType()), (2, "n", LongType())), partition_spec=spec)
     path = write_file(old, [field("id", pa.int64(), 1)], [{"id": 1}])
     append(old, data_file(path, 1, partition=Record(7)))
-    with pytest.raises(NotLocal, match="not in its files"):
+    with pytest.raises(Unsupported, match="not in its files"):
         query(old)
     assert rows(old, spark) == [(1, 7)]

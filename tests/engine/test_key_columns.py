@@ -30,7 +30,6 @@ from widen.changes.history import columns_of_order
 from widen.changes.key_columns import KeyColumns, OrderColumns, join_texts, key_condition
 from widen.evolution.key_rules import KeyRules
 from widen.files.arrow_types import one_array, to_arrow_schema
-from widen.files.data_reader import NotLocal
 from widen.iceberg.catalog import to_table_name
 from widen.model.types import (
     BINARY,
@@ -49,7 +48,7 @@ from widen.model.types import (
     StructType,
 )
 from widen.schema.source_metadata import SOURCE
-from widen.spark.engine import require_spark
+from widen.spark.engine import Unsupported, require_spark
 from widen.spark.spark_types import type_to_spark
 
 INF, NAN = float("inf"), float("nan")
@@ -502,7 +501,7 @@ def test_loads_by_keys_of_several_kinds_are_the_same(
 
 def leave_all_to_spark(patches: ExitStack) -> None:
     """Have Spark read and write all files of a load, as if Arrow could do neither."""
-    refuse, refused = mock.Mock(side_effect=NotLocal("it is compared with it")), mock.Mock(return_value=None)
+    refuse, refused = mock.Mock(side_effect=Unsupported("it is compared with it")), mock.Mock(return_value=None)
     for module, name, stands_for in (
         (keyed_load, "_decide", refuse),
         (arrow_changes, "_plan", refuse),

@@ -24,8 +24,7 @@ import widen
 from support.command_line import run
 from support.fault import FULL
 from widen.errors import InvalidCondition, InvalidOption, KeyRepeated, OptionMissing, SequenceRepeated, UnmatchedFields
-from widen.files.data_reader import NotLocal
-from widen.spark.engine import require_spark
+from widen.spark.engine import Unsupported, require_spark
 from widen.table import Table, create_table
 from widen.verification.keyed_proof_frames import KeyedProof
 from widen.verification.records import Side, Verification
@@ -196,7 +195,7 @@ def test_equal_sequences_have_one_winner_in_every_order(spark: SparkSession, tmp
 
 def leave_to_spark(*_: object) -> None:
     """Have Spark read the files of a load, as if Arrow could not."""
-    raise NotLocal("Arrow cannot read them")
+    raise Unsupported("Arrow cannot read them")
 
 
 def refused_strictly(keyed: Keyed, *records: Record) -> bool:

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 import widen
 from widen.errors import CorruptFile, InvalidOption, PackageMissing
-from widen.files.data_reader import NotLocal, read_locally
+from widen.files.data_reader import read_locally
+from widen.spark.engine import Unsupported
 from widen.table import Table, create_table
 
 SCHEMA = (
@@ -118,7 +119,7 @@ def test_what_arrow_does_not_read_exactly_is_for_spark(spark: SparkSession, tmp_
     assert read_locally(table.snapshot).to_pylist() == expected
     legacy = {**rows.schema.metadata, "org.apache.spark.legacyINT96": ""}
     pq.write_table(rows.replace_schema_metadata(legacy), place / file, use_deprecated_int96_timestamps=True)
-    with pytest.raises(NotLocal, match="Julian calendar"):
+    with pytest.raises(Unsupported, match="Julian calendar"):
         read_locally(table.snapshot)
     assert table.to_arrow(spark=spark).to_pylist() == expected
     (place / file).write_bytes(b"not Parquet")

@@ -29,8 +29,9 @@ from engine.test_keys import (
 )
 from support.fault import FULL
 from widen.errors import InvalidOption
-from widen.files.data_reader import LocalScan, NotLocal
+from widen.files.data_reader import LocalScan
 from widen.model.types import STRING, TIMESTAMP
+from widen.spark.engine import Unsupported
 from widen.table import Table, create_table
 
 TIMES = ("_valid_from", "_valid_to", "_is_current")
@@ -436,7 +437,7 @@ def test_spark_finds_the_versions_of_a_key_where_this_process_cannot(history: Ke
     for at, op in ((1, "u"), (5, "d"), (8, "u")):
         load(history, [record("a", at, 1, op), record("b", at, 1, op)])
     history.table.delete("id = 'a'", spark=history.spark)
-    with mock.patch.object(LocalScan, "read_located", side_effect=NotLocal("a test says so")):
+    with mock.patch.object(LocalScan, "read_located", side_effect=Unsupported("a test says so")):
         with pytest.raises(InvalidOption, match="versions of 1 of these keys"):
             history.table.forget([{"id": "a"}, {"id": "b"}])
         assert history.table.forget([{"id": "a"}]).metrics["numForgottenKeys"] == 1

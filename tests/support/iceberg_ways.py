@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from widen.changes.iceberg_copies import RowSearch
-from widen.files.data_reader import NotLocal
+from widen.spark.engine import Unsupported
 
 WAYS: Mapping[str, Sequence[str]] = {
     "with Arrow": (),
@@ -25,7 +25,7 @@ def leave_to_spark(monkeypatch: pytest.MonkeyPatch, *steps: str) -> None:
     """Leave steps to Spark; see `WAYS`."""
 
     def refuse(*_: object) -> NoReturn:
-        raise NotLocal("a test")
+        raise Unsupported("a test")
 
     if "find" in steps:
         monkeypatch.setattr(RowSearch, "_matching", refuse)

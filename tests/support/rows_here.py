@@ -17,13 +17,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.data_reader import NotLocal, RowSlice, plan_local_scan
+from widen.files.data_reader import RowSlice, plan_local_scan
 from widen.files.expressions import query_locally
 from widen.frames.change_feed import load_changes
 from widen.log.snapshot import Snapshot
 from widen.log.version_changes import VersionChanges, change_slices
 from widen.model.types import LONG, TIMESTAMP, Field, StructType
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
+from widen.spark.engine import Unsupported
 from widen.spark.spark_types import to_spark
 from widen.table import Table
 
@@ -68,7 +69,7 @@ class RowsHere:
 
         try:
             columns, rows = self.read(self.condition, self.names)
-        except NotLocal:
+        except Unsupported:
             return self.frame.collect()
         found: list[Row] = ArrowTableToRowsConversion.convert(rows, to_spark(columns))
         return found
@@ -115,7 +116,7 @@ def rows_read_here(*, with_changes: bool = True) -> Iterator[None]:
 def _is_read_here(snapshot: Snapshot) -> bool:
     try:
         plan_local_scan(snapshot)
-    except NotLocal:
+    except Unsupported:
         return False
     return "variant" not in snapshot.schema.sql
 
@@ -129,10 +130,10 @@ def _read_changes(
     """Return the rows that versions have changed, and their columns.
 
     Raises:
-        NotLocal: only Spark can read them exactly.
+        Unsupported: only Spark can read them exactly.
     """
     if condition is not None:
-        raise NotLocal("it filters changes")
+        raise Unsupported("it filters changes")
     wide = with_change_type(snapshot.schema)
     columns = StructType((*wide, Field(COMMIT_VERSION, LONG), Field(COMMIT_TIMESTAMP, TIMESTAMP)))
     schema = to_arrow_schema(columns)

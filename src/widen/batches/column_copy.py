@@ -28,7 +28,6 @@ from widen.batches.corrupt_texts import ensure_utf8, find_corrupt_rows
 from widen.errors import CorruptFile, EngineUnsuitable
 from widen.errors.tables import first_line
 from widen.files.arrow_types import stored_type, to_arrow, to_arrow_schema
-from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PartFile, Sink
 from widen.files.footers import count_non_null, leaf_paths
 from widen.json.field_rules import FileFields
@@ -43,7 +42,7 @@ from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.sources.file_ranges import are_few, open_file, task_bytes
 from widen.sources.listing import SourceFile, SourceFiles, count_partitions
-from widen.spark.engine import Session, find_started, start_tasks, translate_os_errors
+from widen.spark.engine import Session, Unsupported, find_started, start_tasks, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.ship import without_garbage_collection
 from widen.spark.spark_types import DataFrame
@@ -537,7 +536,7 @@ def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[C
         for task in batch.column(0).to_pylist():
             try:
                 yield copy.copy(copy.tasks[task])
-            except NotLocal as error:
+            except Unsupported as error:
                 raise EngineUnsuitable(reason=str(error)) from error
 
 

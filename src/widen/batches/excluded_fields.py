@@ -19,12 +19,12 @@ from widen.errors import InvalidCondition, InvalidOption
 from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import one_array, to_arrow
-from widen.files.data_reader import NotLocal
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import plan_test
 from widen.model.column_path import Path, format_path
 from widen.model.types import BOOLEAN, DOUBLE, LONG, STRING, DataType, Field, StructType
 from widen.rows.row_builder import EXCLUDED
+from widen.spark.engine import Unsupported
 
 _NAME = "__widen_excluded_{}"
 
@@ -109,9 +109,9 @@ def _evaluate(
     predicate = bind_condition(rules.deletes_with(schema, names), schema)
     try:
         if _NESTED in types:
-            raise NotLocal("an object or an array is not compared")
+            raise Unsupported("an object or an array is not compared")
         return one_array(pc.fill_null(plan_test(predicate)(rows), False))
-    except NotLocal as error:
+    except Unsupported as error:
         said = ", ".join(
             f"{format_path(path)} is {_NESTED_WORDS if each == _NESTED else 'null' if each is None else each.sql}"
             for path, each in zip(rules.excluded, types, strict=True)

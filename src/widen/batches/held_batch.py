@@ -28,7 +28,6 @@ from widen.batches.text_tasks import BatchWriteSpec
 from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import stored_type, to_arrow_schema
-from widen.files.data_reader import NotLocal
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.observation import Observation
 from widen.log.commit_outcome import discard_folder
@@ -36,7 +35,7 @@ from widen.model.types import StructType
 from widen.sources.file_ranges import RawTexts
 from widen.sources.held_rows import CHUNK_ROWS, RowsInMemory
 from widen.sources.listing import SourceFile
-from widen.spark.engine import Rows, Session, is_local, translate_os_errors
+from widen.spark.engine import Rows, Session, Unsupported, is_local, translate_os_errors
 from widen.verification.records import Side
 
 _THREAD_BYTES = 64 * 2**20
@@ -98,7 +97,7 @@ class HeldBatch:
             return []
         try:
             return self.here.find_copies(attempt, writer)
-        except NotLocal:
+        except Unsupported:
             return []
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> None:

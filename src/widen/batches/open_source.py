@@ -19,7 +19,6 @@ from widen.batches.text_batch import Batch, TextBatch, TextReaders, union_rows
 from widen.batches.text_tasks import read_record_groups
 from widen.errors import CorruptFile, InvalidOption, PackageMissing, SourceContentError, WidenError
 from widen.evolution.plan import BadFile
-from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_snapshot
 from widen.json.document import MAX_RECORD_BYTES
 from widen.json.field_rules import LOADED_AT, SIGN, FileFields
@@ -78,6 +77,7 @@ from widen.spark.engine import (
     LocalSession,
     Rows,
     Session,
+    Unsupported,
     find_started,
     is_local,
     is_on_executors,
@@ -430,7 +430,7 @@ class BatchReader:
 
         try:
             part = hold_part(source.rows, source.name)
-        except NotLocal:
+        except Unsupported:
             return self._check(stage(), self._row_fields())
         here = ParquetBatch(spark, [part], open_on_spark, source.name, (), self._row_names(), _homes=homes)
         return self._check(HeldBatch(here, source.rows, stage), self._row_fields())
@@ -512,7 +512,7 @@ def _open_columns_here(
 
     try:
         parts = find_file_parts(source, file_fields)
-    except NotLocal as error:
+    except Unsupported as error:
         require_spark(spark, str(error))
         return None
     return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
@@ -546,7 +546,7 @@ def _has_odd_types(source: SourceFiles) -> bool:
         return False  # Spark may have the credentials of the store
     try:
         return has_odd_types(source.files)
-    except NotLocal:
+    except Unsupported:
         return False
 
 
@@ -701,7 +701,7 @@ def _probe_parquet(spark: Session, rules: ColumnRules, source: SourceFiles) -> M
         if is_local(spark):
             return find_bad_parquet(source, rules)
         reason = READS
-    except NotLocal as error:
+    except Unsupported as error:
         reason = str(error)
     return _probe_columns(require_spark(spark, reason), source)
 

@@ -58,7 +58,7 @@ from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy, build_typed_field_rules, spell_as
 from widen.files.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
-from widen.files.data_reader import NotLocal, record_texts
+from widen.files.data_reader import record_texts
 from widen.files.data_writer import TableSink
 from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import (
@@ -113,7 +113,7 @@ from widen.sources.arrow_columns import ColumnRules
 from widen.sources.converted_files import ConvertedFile, OddTypes, find_unconvertible
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
-from widen.spark.engine import Rows, Session, is_local, require_spark, start_tasks, to_local_frame
+from widen.spark.engine import Rows, Session, Unsupported, is_local, require_spark, start_tasks, to_local_frame
 from widen.spark.errors import RESTORE_FILE, environment_error
 from widen.spark.spark_types import DataFrame
 from widen.verification.record_sides import RecordPart, build_source_side, build_table_side
@@ -208,7 +208,7 @@ def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> P
     empty = {each.name: (pa.array([], to_arrow(each.type)), each.type) for each in part.schema}
     prepared = apply_rules(empty, rules)
     if any(isinstance(leaf, TemporalString) for _, kind in prepared.values() for _, leaf in leaves(kind)):
-        raise NotLocal("strings of the source are read as dates or times")
+        raise Unsupported("strings of the source are read as dates or times")
     return PreparedPart(part, rules, StructType(tuple(Field(name, kind) for name, (_, kind) in prepared.items())))
 
 
@@ -358,7 +358,7 @@ class ParquetBatch:
         if is_local(self.spark):
             try:
                 return here()
-            except NotLocal as error:
+            except Unsupported as error:
                 require_spark(self.spark, str(error))
             except EngineUnsuitable as error:
                 require_spark(self.spark, str(error.fields["reason"]))
@@ -371,7 +371,7 @@ class ParquetBatch:
         """Return how each part is copied.
 
         Raises:
-            NotLocal: the table needs Spark, or one of the parts.
+            Unsupported: the table needs Spark, or one of the parts.
         """
         copies = []
         for each in self.parts:
@@ -381,7 +381,7 @@ class ParquetBatch:
             route = build_routes(schema, policy)
             part, sink = prepared.part, writer.find_sink(self.spark)
             if sink is None:
-                raise NotLocal(f"of the table: {writer.find_obstacle()}")
+                raise Unsupported(f"of the table: {writer.find_obstacle()}")
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
             conversion = None
             if texts or sink.rules or not _is_copied(prepared, schema, route):
@@ -444,7 +444,7 @@ def _place_texts(
         for first, rows in read_group(group, schema, part.given.values_of(group.uri)):
             try:
                 texts = record_texts(part.schema, pa.Table.from_batches([rows]))
-            except NotLocal as error:
+            except Unsupported as error:
                 raise EngineUnsuitable(reason=str(error)) from error
             files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first + 1)
             if part.origins:
@@ -566,10 +566,10 @@ def find_file_parts(source: SourceFiles, file_fields: FileFields) -> list[Column
     Source: Spark's `StructType.merge` and `SchemaMergeUtils`, with the option ``mergeSchema``.
 
     Raises:
-        NotLocal: Spark may read a file in another way than Arrow.
+        Unsupported: Spark may read a file in another way than Arrow.
     """
     if source.options:
-        raise NotLocal("the options are those of its reader")
+        raise Unsupported("the options are those of its reader")
     files = sorted((file for file in source.files if file.size_bytes), key=lambda file: file.path.encode("utf-16-be"))
     schemas: dict[str, StructType] = {}
     footers: dict[str, SourceFooter] = {}
@@ -669,13 +669,13 @@ def _open_parquet(file: SourceFile) -> Iterator[pq.ParquetFile]:
     """Open a file with Arrow.
 
     Raises:
-        NotLocal: Arrow lacks what Spark may have, e.g. its compression.
+        Unsupported: Arrow lacks what Spark may have, e.g. its compression.
     """
     try:
         with open_file(file.uri) as content:
             yield pq.ParquetFile(content, page_checksum_verification=True)
     except pa.ArrowNotImplementedError as error:
-        raise NotLocal(f"Arrow cannot read {file.path}") from error
+        raise Unsupported(f"Arrow cannot read {file.path}") from error
     except pa.ArrowException as error:
         raise environment_error(file.path, error) or _damaged(file.path, error) from error
 
@@ -689,7 +689,7 @@ def _to_part(
 ) -> ColumnPart:
     given = _given_fields(files, file_fields)
     if given.fields and any(name.endswith(SIGN) for name in schema.names):
-        raise NotLocal(f"a column has a name with {SIGN} at its end, like the fields of folders")
+        raise Unsupported(f"a column has a name with {SIGN} at its end, like the fields of folders")
     of_files = tuple(footers[file.path] for file in files)
     return ColumnPart(files, schema, of_files, PathFields(given, file_fields))
 
@@ -712,7 +712,7 @@ def _read_schema(
     """Return the schema of a file as Spark reads it, and what else its footer says.
 
     Raises:
-        NotLocal: Arrow may read the file in another way than Spark.
+        Unsupported: Arrow may read the file in another way than Spark.
         OddTypes: Spark does not read it.
     """
     columns = [each.with_type(stored_type(each.type)) for each in stored_columns]
@@ -723,20 +723,20 @@ def _read_schema(
     if _is_odd(footer, stored_columns):
         raise OddTypes
     if is_legacy(footer.metadata) or is_legacy_int96(footer.metadata):
-        raise NotLocal(f"{file.path} has dates of the Julian calendar")
+        raise Unsupported(f"{file.path} has dates of the Julian calendar")
     schema = to_read_schema(columns, file.path)
     leaves = [path for each in columns for path in _leaf_texts(each.type, each.name)]
     stored = [footer.schema.column(at).path for at in range(footer.num_columns)]
     # Arrow called elements "item" before version 15.
     if leaves != [path.replace(".list.item", ".list.element") for path in stored]:
-        raise NotLocal(f"{file.path} has lists or maps in an old form")
+        raise Unsupported(f"{file.path} has lists or maps in an old form")
     codecs = {
         footer.row_group(group).column(at).compression
         for group in range(footer.num_row_groups)
         for at in range(footer.num_columns)
     }
     if not codecs <= _CODECS:
-        raise NotLocal(f"{file.path} has the compression {', '.join(sorted(codecs - _CODECS))}")
+        raise Unsupported(f"{file.path} has the compression {', '.join(sorted(codecs - _CODECS))}")
     _ensure_row_metadata(file, (footer.metadata or {}).get(_ROW_METADATA), schema)
     return schema, counts
 
@@ -745,17 +745,17 @@ def to_read_schema(columns: Iterable[pa.Field], name: str) -> StructType:
     """Return the schema that Spark reads of columns.
 
     Raises:
-        NotLocal: Spark reads other values than Arrow.
+        Unsupported: Spark reads other values than Arrow.
     """
     schema = StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in columns))
     unknown = next(unknown_types(schema), None)
     if unknown is not None:
-        raise NotLocal(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
+        raise Unsupported(f"of the type {unknown[1].sql} of {format_path(unknown[0])}")
     paths = [path for path, _ in fields(schema)]
     if len(set(paths)) < len(paths):
-        raise NotLocal(f"{name} has two columns with the same name")
+        raise Unsupported(f"{name} has two columns with the same name")
     if schema.fields and is_void(schema):
-        raise NotLocal(f"{name} has columns of the type null only")
+        raise Unsupported(f"{name} has columns of the type null only")
     return schema
 
 
@@ -782,7 +782,7 @@ def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructTyp
     """Check that the schema that Spark has written into a footer, which it prefers, says nothing else.
 
     Raises:
-        NotLocal: the metadata differs.
+        Unsupported: the metadata differs.
     """
     if text is None:
         return
@@ -791,14 +791,14 @@ def _ensure_row_metadata(file: SourceFile, text: bytes | None, schema: StructTyp
     except (msgspec.DecodeError, KeyError, TypeError, InvalidType):
         written = None
     if not isinstance(written, StructType) or as_nullable(written) != schema:
-        raise NotLocal(f"{file.path} has a schema of Spark with types or comments of its own")
+        raise Unsupported(f"{file.path} has a schema of Spark with types or comments of its own")
 
 
 def _to_type(found: pa.DataType, name: str) -> DataType:
     """Return the type that Spark reads for a type that Arrow reads.
 
     Raises:
-        NotLocal: they read different values.
+        Unsupported: they read different values.
     """
     if pa.types.is_struct(found):
         return StructType(tuple(Field(each.name, _to_type(each.type, each.name)) for each in found))
@@ -812,7 +812,7 @@ def _to_type(found: pa.DataType, name: str) -> DataType:
         return TIMESTAMP_NTZ if found.tz is None else TIMESTAMP
     known = VOID if pa.types.is_null(found) else _TYPES.get(found)
     if known is None:
-        raise NotLocal(f"of the type {found} of the column {name}")
+        raise Unsupported(f"of the type {found} of the column {name}")
     return known
 
 
@@ -834,13 +834,13 @@ def ensure_case_distinct(schemas: Collection[StructType]) -> None:
     """Check that no two fields of files have names that differ in case only: a session decides about these.
 
     Raises:
-        NotLocal: two have.
+        Unsupported: two have.
     """
     spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path in {path for schema in schemas for path, _ in fields(schema)}:
         key = tuple(map(similarity_key, path))
         if spelled.setdefault(key, path) != path:
-            raise NotLocal(f"columns of the source are spelled {format_path(path)} and {format_path(spelled[key])}")
+            raise Unsupported(f"columns of the source are spelled {format_path(path)} and {format_path(spelled[key])}")
 
 
 class _NotMerged(Exception):

@@ -30,7 +30,7 @@ from widen.changes.overwrite import remove_marked_rows
 from widen.changes.spark_changes import ensure_space, remove_positions
 from widen.errors import CorruptFile, EngineUnsuitable, RowRefused, StorageError
 from widen.files.arrow_types import count_up, one_array
-from widen.files.data_reader import LocalScan, NotLocal, plan_local_scan
+from widen.files.data_reader import LocalScan, plan_local_scan
 from widen.files.data_writer import (
     PartFile,
     PartitionedWriter,
@@ -52,13 +52,13 @@ from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, count_written_rows, with_loose_bounds
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import is_local
+from widen.spark.engine import Unsupported, is_local
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import F
 
-_REFUSALS = (NotLocal, CorruptFile, StorageError, OSError, pa.ArrowException)
+_REFUSALS = (Unsupported, CorruptFile, StorageError, OSError, pa.ArrowException)
 """After these errors, Spark makes the change or reports the problem; but see `ensure_space`."""
 
 
@@ -139,13 +139,13 @@ def change_files(
         values: The new values by column, with the types that Spark gives them; None to delete rows.
 
     Raises:
-        NotLocal: Spark has to make the change; nothing is left of what was written.
+        Unsupported: Spark has to make the change; nothing is left of what was written.
     """
     with ChangeFiles(context) as files:
         try:
             plan = _with_condition(context, _plan(files, values), where)
         except EngineUnsuitable as error:
-            raise NotLocal(str(error.fields["reason"])) from error
+            raise Unsupported(str(error.fields["reason"])) from error
         return _to_result(files, plan, _change(context, plan))
 
 
@@ -161,7 +161,7 @@ def remove_beside(context: ChangeContext, marked: Mapping[str, BitMap64], added:
         return remove_positions(context, marked)
     totals = context.all_rows(marked)
     found = {key: _FoundRows(rows, totals[key]) for key, rows in marked.items()}
-    with suppress(NotLocal, EngineUnsuitable), ChangeFiles(context) as files:
+    with suppress(Unsupported, EngineUnsuitable), ChangeFiles(context) as files:
         plan = replace(_plan(files, None), found=found)
         outcome = _change(context, plan)
         if outcome.changes:
@@ -191,11 +191,11 @@ def record_images(files: ChangeFiles, images: Iterable[tuple[pa.Table, str]]) ->
     """Write change data: rows, and what happened to them.
 
     Raises:
-        NotLocal: only Spark can.
+        Unsupported: only Spark can.
     """
     obstacle = find_obstacle(files.context.configuration)
     if obstacle:
-        raise NotLocal(obstacle)
+        raise Unsupported(obstacle)
     sink = _change_sink(files)
     return [_to_cdc(sink, part) for part in _write_images(sink, images)]
 
@@ -210,7 +210,7 @@ def _write_images(sink: TableSink, images: Iterable[tuple[pa.Table, str]]) -> li
     except _REFUSALS as error:
         writer.discard()
         ensure_space(sink.store, error)
-        raise NotLocal(str(error)) from error
+        raise Unsupported(str(error)) from error
 
 
 def _with_change(rows: pa.Table, kind: str) -> pa.Table:
@@ -224,7 +224,7 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
     schema = context.snapshot.schema
     try:
         test = plan_condition(plain_sql(where), schema)
-    except NotLocal:
+    except Unsupported:
         if is_local(context.session):
             raise
         return replace(plan, found=_find_by_spark(context, where))
@@ -237,11 +237,11 @@ def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _Foun
     """Return the rows that match a condition, as bitmaps: at most one bit for each row of the files.
 
     Raises:
-        NotLocal: the files have too many rows, or the log does not say how many.
+        Unsupported: the files have too many rows, or the log does not say how many.
     """
     totals = {key: FileStatistics(add.stats).rows for key, add in context.adds.items()}
     if None in totals.values() or sum(total or 0 for total in totals.values()) > MATCHED_ROWS:
-        raise NotLocal("the files have too many rows")
+        raise Unsupported("the files have too many rows")
     with translate_spark_errors():
         words = mark_rows(context.located().where(to_column(where)), F.lit(True)).toArrow()
     return {key: _FoundRows(positions, totals[key] or 0) for key, positions in to_bitmaps(words).items()}
@@ -251,7 +251,7 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
     """Return what tasks do with all rows.
 
     Raises:
-        NotLocal: only Spark reads or writes the table, or computes a value, exactly.
+        Unsupported: only Spark reads or writes the table, or computes a value, exactly.
     """
     context = files.context
     scan = plan_local_scan(context.snapshot)
@@ -265,7 +265,7 @@ def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None)
     table = context.configuration
     obstacle = find_obstacle(table, checks_rows=True)
     if obstacle or not context.has_arrow_layout:
-        raise NotLocal(obstacle or "its rows have more columns")
+        raise Unsupported(obstacle or "its rows have more columns")
     codec = codec_of(context.session)
     rows = table_sink(context.store, table, files.new_folder(), codec)
     if new is None:  # rows are copied as they were checked when they were written
@@ -336,7 +336,7 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
     """Change files in this process or in tasks, and return each result with the file that it replaces.
 
     Raises:
-        NotLocal: only Spark can.
+        Unsupported: only Spark can.
     """
     # Without statistics, which tasks do not need and which may be larger than everything else.
     bare = {key: msgspec.structs.replace(add, stats=None) for key, add in adds.items()}
@@ -350,9 +350,9 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
         except CorruptFile as error:
             if is_local(context.session):  # Spark would only say the same
                 raise
-            raise NotLocal(str(error)) from error
+            raise Unsupported(str(error)) from error
     elif is_local(context.session):
-        raise NotLocal(
+        raise Unsupported(
             f"the files that may have such rows have {size_text(total)}, more than {size_text(CHANGED_BYTES)}"
         )
     else:
@@ -366,7 +366,7 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
             discard_folder(plan.store, sink.job, but=kept)
     refusal = next((each.refusal for each in done if each.refusal is not None), None)
     if refusal is not None:
-        raise NotLocal(refusal)
+        raise Unsupported(refusal)
     everything = (before, *done)
     return _Outcome(
         tuple(file for each in everything for file in each.files),

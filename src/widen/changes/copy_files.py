@@ -21,13 +21,12 @@ import pyarrow as pa
 
 from widen.errors import StorageError, WidenError
 from widen.errors.tables import first_line
-from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PartFile, RowWriter
 from widen.limits import COPIED_BYTES, SOURCE_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
-from widen.spark.engine import Session, can_start, is_local, require_spark
+from widen.spark.engine import Session, Unsupported, can_start, is_local, require_spark
 from widen.spark.errors import environment_error, translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
@@ -76,7 +75,7 @@ class FileCopier(Generic[T]):
         """Copy the files of a group, and return the copies.
 
         Raises:
-            NotLocal: only Spark reads the files exactly; nothing is left of what was written.
+            Unsupported: only Spark reads the files exactly; nothing is left of what was written.
         """
         parts: list[PartFile] = []
         with ExitStack() as undo:
@@ -85,7 +84,7 @@ class FileCopier(Generic[T]):
                 for _, files in groupby(group.files, self.key):
                     parts += self._copy_together(list(files), group.job)
             except pa.ArrowException as error:  # Spark may read the file, or says what is wrong
-                raise NotLocal(first_line(error)) from error
+                raise Unsupported(first_line(error)) from error
             except OSError as error:
                 raise environment_error(self.store.location, error) or error from error
             undo.pop_all()
@@ -115,7 +114,7 @@ class FileCopier(Generic[T]):
             raise
 
 
-Copies = list[PartFile] | NotLocal
+Copies = list[PartFile] | Unsupported
 """The copies of a group, or why only Spark can make them."""
 
 
@@ -144,14 +143,14 @@ def copy_groups(
 
 
 def all_or_none(
-    store: LogStore, groups: Sequence[CopyGroup[Any]], found: Sequence[list[R] | NotLocal]
+    store: LogStore, groups: Sequence[CopyGroup[Any]], found: Sequence[list[R] | Unsupported]
 ) -> list[R] | None:
     """Return the copies of all groups; None if only Spark can make some, and then no copy is left."""
-    if any(isinstance(each, NotLocal) for each in found):
+    if any(isinstance(each, Unsupported) for each in found):
         for group in groups:
             discard_folder(store, group.job)
         return None
-    return [copy for each in found if not isinstance(each, NotLocal) for copy in each]
+    return [copy for each in found if not isinstance(each, Unsupported) for copy in each]
 
 
 def split_by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> list[list[T]]:
@@ -185,7 +184,7 @@ def _stays_here(session: Session, total_bytes: int) -> bool:
 def _copy_or_refuse(copier: FileCopier[Any], group: CopyGroup[Any]) -> Copies:
     try:
         return copier.copy(group)
-    except NotLocal as refusal:
+    except Unsupported as refusal:
         return refusal
 
 
@@ -202,7 +201,7 @@ def _copy_in_tasks(copier: FileCopier[Any], groups: Sequence[CopyGroup[Any]], sp
         done[row.number] = result
     for number, group in enumerate(groups):  # Spark may have run a task twice
         kept = done[number]
-        discard_folder(copier.store, group.job, () if isinstance(kept, NotLocal) else {part.path for part in kept})
+        discard_folder(copier.store, group.job, () if isinstance(kept, Unsupported) else {part.path for part in kept})
     return [done[number] for number in range(len(groups))]
 
 

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from widen.changes.change_context import ChangeContext
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, all_or_none, copy_groups, split_by_size
 from widen.errors import InvalidOption
-from widen.files.data_reader import LocalScan, NotLocal, RowSlice
+from widen.files.data_reader import LocalScan, RowSlice
 from widen.files.data_writer import ArrowLayout, PartFile, PartWriter, codec_of, open_writer, to_partitioned_add
 from widen.frames.parquet_writer import arrow_layout
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS
@@ -47,7 +47,7 @@ from widen.protocol.parquet_files import without_void
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import Session
+from widen.spark.engine import Session, Unsupported
 from widen.spark.spark_types import as_nullable
 
 _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
@@ -85,11 +85,13 @@ class DeltaCopies:
         metadata = without_mapping(self.stored) if self.unmapped else self.stored
         return TableConfiguration(self.snapshot.protocol, metadata)
 
-    def copy(self, groups: Sequence[CopyGroup[RowSlice]], arrange: Arrange | None = None) -> list[list[Add] | NotLocal]:
+    def copy(
+        self, groups: Sequence[CopyGroup[RowSlice]], arrange: Arrange | None = None
+    ) -> list[list[Add] | Unsupported]:
         """Copy groups with Arrow, and return the new files of each, or why only Spark can copy them.
 
         Raises:
-            NotLocal: only Spark reads or writes the table.
+            Unsupported: only Spark reads or writes the table.
         """
         snapshot = self.snapshot
         ensure_changes_readable(snapshot.schema)
@@ -103,7 +105,7 @@ class DeltaCopies:
             scan = LocalScan(snapshot.store, columns, ID if source.mapping == ID else NAME, keys)
             _ = scan.arrow_schema
         except InvalidOption as error:
-            raise NotLocal(f"a column has the type {error.fields['value']}") from error
+            raise Unsupported(f"a column has the type {error.fields['value']}") from error
         texts = partial(_partition_texts, snapshot.partition_keys)
         copier = FileCopier(
             snapshot.store,
@@ -116,7 +118,7 @@ class DeltaCopies:
         ordered = [replace(group, files=_in_order(group.files, texts)) for group in groups]
         done = copy_groups(copier, ordered, self.session, 1 if arrange else CHANGE_THREADS)
         return [
-            each if isinstance(each, NotLocal) else [to_partitioned_add(layout.split, part) for part in each]
+            each if isinstance(each, Unsupported) else [to_partitioned_add(layout.split, part) for part in each]
             for each in done
         ]
 
@@ -138,7 +140,7 @@ def copy_without_positions(
     copies = DeltaCopies(lambda: context.session, context.snapshot.with_metadata(context.metadata))
     try:
         found = copies.copy(groups)
-    except NotLocal:
+    except Unsupported:
         return None
     return all_or_none(context.store, groups, found)
 

@@ -25,7 +25,7 @@ from widen.changes.key_columns import KeyColumns, join_texts
 from widen.errors import InvalidOption, StorageError
 from widen.evolution.key_rules import KEY_TEXT, KeyRules, find_places, is_key_type
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
-from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_reader import FileScan
 from widen.files.data_writer import cast_batch
 from widen.log.commit_files import current_ms
 from widen.log.commit_outcome import StagedFiles, discard_folder
@@ -35,6 +35,7 @@ from widen.model.types import BINARY, DataType, Field, StructType, quote_name
 from widen.protocol.actions import Add
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_properties import parse_age_ms
+from widen.spark.engine import Unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, F
@@ -106,7 +107,7 @@ class KeyedRows:
     """The rows of a table that is loaded by key.
 
     Args:
-        open_files: Returns how columns are read, and the files of the table. May raise `NotLocal`.
+        open_files: Returns how columns are read, and the files of the table. May raise `Unsupported`.
         read: Returns the rows on Spark, which reads what this process cannot.
     """
 
@@ -143,7 +144,7 @@ class KeyedRows:
             open_scan, files = self.open_files()
             scan = open_scan(columns)
             return len(set().union(*(find(rows) for file in files for _, rows in scan.read_located(file))))
-        except NotLocal:
+        except Unsupported:
             # One struct column, since mapInArrow reads a dot in a column name as a nested field.
             rows = self.read().select(F.struct(*(F.col(quote_name(name)) for name in columns.names)).alias("row"))
             with translate_spark_errors():

@@ -37,7 +37,6 @@ from widen.changes.merge import refuse_several_matches
 from widen.changes.overwrite import ReplacedRows, key_predicate, semi_join_keys
 from widen.errors import AmbiguousMerge, JobFailed
 from widen.files.arrow_types import to_arrow
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_bitmap, without_marked
 from widen.files.iceberg_columns import LINEAGE
 from widen.frames.iceberg_scan import IcebergSource, deleted_positions, read_iceberg_files, read_lineage, to_uris
@@ -51,7 +50,7 @@ from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType, is_fully_nullable, quote_name
 from widen.protocol.data_skipping import Predicate
-from widen.spark.engine import is_local
+from widen.spark.engine import Unsupported, is_local
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.spark_types import DataFrame, F
 
@@ -107,17 +106,17 @@ class RowChange:
         """Write the files that replace the files with such rows, and return both.
 
         Args:
-            here: Decides the rows with Arrow, as Spark does. May raise `NotLocal`.
+            here: Decides the rows with Arrow, as Spark does. May raise `Unsupported`.
         """
         try:
             if here is not None:
                 return self._write_held(here(), staged)
-        except NotLocal:
+        except Unsupported:
             if is_local(self.source.session()):
                 raise
         held = self._hold()
         if held is not None:
-            with suppress(NotLocal):
+            with suppress(Unsupported):
                 return self._write_held(held, staged)
         return self._write_by_spark(staged)
 
@@ -125,15 +124,15 @@ class RowChange:
         """Check that this process may write new values into copies of the files.
 
         Raises:
-            NotLocal: Spark has to copy them, or checks what is in a value.
+            Unsupported: Spark has to copy them, or checks what is in a value.
         """
         columns = self._columns
         if not can_copy_here(self.source, self.writer, self.scan):
-            raise NotLocal("it copies the files of the table")
+            raise Unsupported("it copies the files of the table")
         if not all(is_fully_nullable(field.type) for field in columns) or has_length_rules(columns):
-            raise NotLocal("the columns have rules for what is in a value")
+            raise Unsupported("the columns have rules for what is in a value")
         if self._limits(columns):
-            raise NotLocal("the columns have rules for what is in a value")
+            raise Unsupported("the columns have rules for what is in a value")
 
     # ---- rows that this process holds ---------------------------------------------------------------
 
@@ -154,7 +153,7 @@ class RowChange:
         """Write copies of the files with held rows.
 
         Raises:
-            NotLocal: Spark has to copy a file.
+            Unsupported: Spark has to copy a file.
         """
         if self.is_unique and (count := held.repeated):
             raise AmbiguousMerge(count=count)
@@ -163,7 +162,7 @@ class RowChange:
         touched = with_keys(self.scan, held.keys)
         deleted = deleted_positions(self.source, touched)
         if deleted is None:
-            raise NotLocal("it copies the files of the table")
+            raise Unsupported("it copies the files of the table")
         added = [RowPart(partial(iter, [_filled(held.added, self.writer.schema)]))] if len(held.added) else []
         changed = ChangedRows(held.replaced(touched), added)
         if self.marks:
@@ -209,11 +208,11 @@ class RowChange:
         """Write copies of files without marked rows.
 
         Raises:
-            NotLocal: Spark has to copy a file.
+            Unsupported: Spark has to copy a file.
         """
         written = copy_unmarked(self.source, self.writer, scan, marked, changed=changed, deleted=deleted)
         if written is None:
-            raise NotLocal("it copies the files of the table")
+            raise Unsupported("it copies the files of the table")
         staged.add_undo(lambda: self.writer.discard(written))
         return written
 

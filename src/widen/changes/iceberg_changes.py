@@ -29,7 +29,6 @@ from widen.changes.merge import MergeClause, MergeDecision, MergeResolution, Mer
 from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values, rows_within
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.expressions import find_types
 from widen.files.iceberg_columns import LINEAGE
@@ -75,7 +74,7 @@ from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import DropColumn, Operation
-from widen.spark.engine import READS, Session, is_local, require_spark
+from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
@@ -157,7 +156,7 @@ class SelectedRows:
         elif len(texts) == len(given):
             types = {(name,): found for name, found in find_types(self.schema, texts).items()}
         else:
-            raise NotLocal("it assigns fields of structs, or columns of Spark")
+            raise Unsupported("it assigns fields of structs, or columns of Spark")
         merge_schema(self.schema, overlay_types(self.schema, types), SchemaChangeOptions(casts=True, fills=False))
         if not self._candidates.files:
             return self._unchanged()
@@ -238,7 +237,7 @@ class SelectedRows:
         if is_local(self.session):
             try:
                 return change(self)
-            except NotLocal as error:
+            except Unsupported as error:
                 return change(replace(self, session=require_spark(self.session, str(error))))
         return change(self)
 
@@ -278,7 +277,7 @@ class SelectedRows:
         total, scan = sum(each.record_count for each in self._live), self._candidates
         try:
             return total - sum(map(len, find_deleted(self._source, scan).values()))
-        except NotLocal:
+        except Unsupported:
             if is_local(self.session):
                 raise
         with translate_spark_errors():

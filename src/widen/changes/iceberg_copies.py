@@ -25,7 +25,6 @@ from widen.changes.assignment import CLAUSE, ChangeKind
 from widen.changes.iceberg_write import by_path, find_deleted, to_plain_adds
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, to_bitmap
 from widen.files.expressions import plain_sql, plan_condition, plan_values
 from widen.frames.iceberg_scan import IcebergSource, file_scan, to_uris
@@ -36,6 +35,7 @@ from widen.model.column_path import leaves
 from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
 from widen.schema.table_state import referenced_columns
+from widen.spark.engine import Unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
@@ -264,7 +264,7 @@ class RowSearch:
             values: The new values by column: expressions in SQL with the types that Spark gives them.
 
         Raises:
-            NotLocal: as for `hold_deletions`, or so many rows change, or one breaks a rule of the table.
+            Unsupported: as for `hold_deletions`, or so many rows change, or one breaks a rule of the table.
         """
         given = {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
         evaluate = plan_values(self.schema, given)
@@ -276,13 +276,13 @@ class RowSearch:
         for key, positions, rows in self._matching(used):
             new = evaluate(rows)
             if any(not field.nullable and new[field.name].null_count for field in columns):
-                raise NotLocal("a required column would be null")
+                raise Unsupported("a required column would be null")
             file, clause = (pa.repeat(pa.scalar(number, pa.int32()), len(rows)) for number in (numbers[key], 0))
             arrays = [file, positions.cast(pa.int64()), clause, *(one_array(new[field.name]) for field in columns)]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
             size += parts[-1].nbytes
             if size > HELD_BYTES:
-                raise NotLocal(f"the new values have more than {size_text(HELD_BYTES)}")
+                raise Unsupported(f"the new values have more than {size_text(HELD_BYTES)}")
         return HeldRows(pa.concat_tables(parts).combine_chunks(), self._keys, (ChangeKind.UPDATE,))
 
     @property
@@ -298,7 +298,7 @@ class RowSearch:
         total = sum(file.size_bytes for file in self.scan.files)
         if total > COPIED_BYTES:
             limit = size_text(COPIED_BYTES)
-            raise NotLocal(f"the files that may have such rows have {size_text(total)}, more than {limit}")
+            raise Unsupported(f"the files that may have such rows have {size_text(total)}, more than {limit}")
         test, used = None, {*names}
         if self.where is not None:
             text = plain_sql(self.where)
@@ -314,4 +314,4 @@ class RowSearch:
                     if pc.any(chosen).as_py():
                         yield key, positions.filter(chosen), rows.filter(chosen)
             except (InvalidOption, pa.ArrowException) as error:
-                raise NotLocal(f"Arrow cannot read {file.path}") from error
+                raise Unsupported(f"Arrow cannot read {file.path}") from error

@@ -25,7 +25,6 @@ from widen.changes.iceberg_vectors import mark_deleted, marks_rows
 from widen.changes.iceberg_write import ChangedRows, ReplacedFiles, copy_unmarked, find_deleted, to_add, to_plain_adds
 from widen.changes.keyed_files import KeyedTable, evaluate_defaults, read_on_spark
 from widen.changes.keyed_load import LocalMerge
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, only_marked, to_words, without_marked
 from widen.files.iceberg_columns import IcebergFileScan
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files, to_uris
@@ -40,7 +39,7 @@ from widen.log.log_store import LogStore
 from widen.model.types import StructType
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import Predicate
-from widen.spark.engine import Session
+from widen.spark.engine import Session, Unsupported
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ class IcebergFiles(KeyedTable):
         touched = replace(scan, files=tuple(file for file in scan.files if file.path in merge.removed))
         try:
             removed = None if self.by_spark else self._without_rows_here(merge, touched, staged)
-        except NotLocal:
+        except Unsupported:
             removed = None
         return self._without_rows_on_spark(merge, touched, staged) if removed is None else removed
 

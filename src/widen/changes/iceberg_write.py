@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 
 from widen.changes.copy_files import Arrange, CopyGroup, FileCopier, all_or_none, copy_groups
 from widen.changes.keyed_files import RowPart
-from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_reader import FileScan
 from widen.files.data_writer import struct_leaf
 from widen.files.iceberg_columns import IcebergFileScan, Lineage, read_unmarked, with_new_lineage
 from widen.files.iceberg_writer import IcebergLayout, IcebergWriters
@@ -53,7 +53,7 @@ from widen.model.types import StructType
 from widen.protocol.actions import Add
 from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema
-from widen.spark.engine import LocalFrame, start_tasks
+from widen.spark.engine import LocalFrame, Unsupported, start_tasks
 from widen.spark.spark_types import DataFrame, from_spark
 
 if TYPE_CHECKING:
@@ -137,10 +137,10 @@ def to_plain_adds(source: IcebergSource, scan: IcebergScan, schema: StructType) 
     """Return the files of a scan for `IcebergFileScan`.
 
     Raises:
-        NotLocal: rows have values that are not in the files.
+        Unsupported: rows have values that are not in the files.
     """
     if columns_by_file(source, schema, scan) is None:
-        raise NotLocal("its files lack values of its rows")
+        raise Unsupported("its files lack values of its rows")
     return [to_add(file.path, file.size_bytes) for file in scan.files]
 
 
@@ -170,11 +170,11 @@ def find_deleted(source: IcebergSource, scan: IcebergScan) -> Mapping[str, BitMa
     """Return the deleted rows of the files of a scan for `IcebergFileScan`.
 
     Raises:
-        NotLocal: there are too many, or equality deletes remove them.
+        Unsupported: there are too many, or equality deletes remove them.
     """
     found = deleted_positions(source, scan) if scan.deletes else {}
     if found is None:
-        raise NotLocal("the table has equality deletes, or too many deleted rows")
+        raise Unsupported("the table has equality deletes, or too many deleted rows")
     return found
 
 

@@ -29,7 +29,7 @@ from widen.changes.keyed_files import Contents, KeyedTable, NewRows, RowPart, po
 from widen.errors import KeyRepeated, SequenceRepeated, WidenError
 from widen.evolution.key_rules import KEY_TEXT, KeyCounts
 from widen.files.arrow_types import count_up, one_array
-from widen.files.data_reader import FileScan, NotLocal
+from widen.files.data_reader import FileScan
 from widen.files.data_writer import cast_batch
 from widen.files.deleted_rows import FILE, ROW, rows_by_file
 from widen.files.footers import open_data_file
@@ -38,7 +38,7 @@ from widen.log.log_store import LogStore
 from widen.model.types import quote_name
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
-from widen.spark.engine import Session, require_spark, start_tasks
+from widen.spark.engine import Session, Unsupported, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import F
@@ -240,7 +240,7 @@ _REPEATED = (KeyRepeated, SequenceRepeated)
 
 def _join_errors(errors: Sequence[Exception]) -> Exception:
     """Return the error of several tasks; what Spark may do counts first."""
-    error = next((each for each in errors if isinstance(each, NotLocal)), errors[0])
+    error = next((each for each in errors if isinstance(each, Unsupported)), errors[0])
     if not isinstance(error, _REPEATED):
         return error
     count = sum(int(str(each.fields["count"])) for each in errors if type(each) is type(error))
@@ -327,10 +327,10 @@ def _to_results(number: int, function: Callable[[], _Rows]) -> Iterator[pa.Recor
     """Yield the rows of a function, or its error: raised, it would be the error of a Spark job."""
     try:
         rows = [*function()]
-    except (NotLocal, WidenError) as error:
+    except (Unsupported, WidenError) as error:
         rows = [(_FAILED, number, pickle.dumps(error))]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        rows = [(_FAILED, number, pickle.dumps(NotLocal(str(error))))]
+        rows = [(_FAILED, number, pickle.dumps(Unsupported(str(error))))]
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     types = (pa.string(), pa.int32(), pa.binary())
     arrays = [pa.array(list(column), kind) for column, kind in zip(columns, types, strict=True)]
@@ -373,7 +373,7 @@ def _stage_records(task: _Task, given: _Parts) -> _Rows:
     rows = pa.concat_tables(parts).combine_chunks()
     keys = [one_array(rows[f"k{at}"]) for at in range(len(plan.keys))]
     if any(each.null_count for each in (*keys, one_array(rows["s"]))):
-        raise NotLocal("records have no key or no sequence")  # the ingestion quarantines such records
+        raise Unsupported("records have no key or no sequence")  # the ingestion quarantines such records
     yield task.put(rows, task.buckets_of(keys))
     bounds = [key.bounds(values) if len(values) else None for key, values in zip(plan.keys, keys, strict=True)]
     yield _BOUNDS, 0, pickle.dumps(bounds)

@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from widen.changes.deleted_keys import KeyLists
 from widen.evolution.key_rules import INTEGERS
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
-from widen.files.data_reader import FileScan, LocalScan, NotLocal, record_texts
+from widen.files.data_reader import FileScan, LocalScan, record_texts
 from widen.files.deleted_rows import to_bitmap
 from widen.files.footers import open_data_file
 from widen.frames.physical_layout import default_values_of
@@ -36,7 +36,7 @@ from widen.protocol.actions import Add, Protocol
 from widen.protocol.data_skipping import Predicate
 from widen.protocol.file_statistics import count_written_rows
 from widen.protocol.table_features import default_columns
-from widen.spark.engine import Session, require_spark, start_tasks
+from widen.spark.engine import Session, Unsupported, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark
@@ -242,7 +242,7 @@ def _read_parts(parts: Sequence[RowPart], batches: Iterable[pa.RecordBatch]) -> 
 _ENCODED_ROWS = 65_536
 
 
-class TooLarge(NotLocal):
+class TooLarge(Unsupported):
     """This process cannot hold what a decision needs; tasks can decide the keys in buckets."""
 
 

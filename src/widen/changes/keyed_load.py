@@ -40,7 +40,6 @@ from widen.evolution.key_rules import (
     unchanged_column,
 )
 from widen.files.arrow_types import one_array
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import mark_rows
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import RowTest, plan_test
@@ -54,7 +53,7 @@ from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.data_skipping import And, Or, Predicate, UnknownPredicate, column_conditions
 from widen.protocol.file_statistics import FileStatistics
-from widen.spark.engine import READS, Session, require_spark, start_tasks
+from widen.spark.engine import READS, Session, Unsupported, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition
 from widen.spark.ship import freeze_imports
@@ -116,7 +115,7 @@ def has_keyless(table: KeyedTable, adds: Sequence[Add], condition: KeyCondition)
         scan = table.scan(StructType(tuple(field for field in table.schema if field.name in names)))
         parts = (rows for add in adds for _, rows in scan.read_located(add))
         return any(condition.find_broken(rows).true_count for rows in parts)
-    except (NotLocal, InvalidOption, pa.ArrowException):
+    except (Unsupported, InvalidOption, pa.ArrowException):
         return True
 
 
@@ -154,12 +153,12 @@ def decide_load(session: Session, load: KeyedLoad) -> LocalMerge:
             with suppress(TooLarge):
                 return _decide(session, *planned)
         return _decide_in_buckets(session, *planned)
-    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        spark = require_spark(session, str(error) if isinstance(error, NotLocal) else READS)
+    except (Unsupported, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        spark = require_spark(session, str(error) if isinstance(error, Unsupported) else READS)
     load = replace(load, table=load.table.on_spark())
     try:
         return _decide_in_buckets(spark, *_plan_load(spark, load), by_spark=True)
-    except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (Unsupported, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise JobFailed(reason=f"what Spark has read cannot be compared: {error}") from error
 
 
@@ -189,7 +188,7 @@ def _decide(session: Session, plan: KeyPlan, load: KeyedLoad, deleting: Deleting
     records = _read_records(plan, adds, deleting)
     keys = [one_array(records[f"k{at}"]) for at in range(len(plan.keys))]
     if any(each.null_count for each in (*keys, one_array(records["s"]))):
-        raise NotLocal("records have no key or no sequence")  # the ingestion quarantines such records
+        raise Unsupported("records have no key or no sequence")  # the ingestion quarantines such records
     codes, code = KeyCodes.of(keys)
     bounds = [key.bounds(values) for key, values in zip(plan.keys, keys, strict=True)]
     searched = to_bounds_predicate(table, bounds)
@@ -281,7 +280,7 @@ def _plan_condition(schema: StructType, rules: KeyRules) -> tuple[str | None, Ro
     if condition is None:
         return None, None, set()
     bound = bind_condition(condition, schema)
-    with suppress(NotLocal):
+    with suppress(Unsupported):
         return None, plan_test(bound), {each.path[0] for each in column_conditions(bound)}
     return condition, None, set()
 
@@ -313,7 +312,7 @@ def find_rows(spark: Session, plan: KeyPlan, codes: KeyCodes, files: Sequence[Ad
     if not found.num_columns:
         return schema.empty_table()
     if pc.any(pc.less(found["file"], 0)).as_py():
-        raise NotLocal("it reads files of the table")
+        raise Unsupported("it reads files of the table")
     return found.cast(schema).combine_chunks()
 
 
@@ -359,7 +358,7 @@ def _find_task(
         for number in range(task, len(files), tasks):
             try:
                 found = list(_find_in_files(plan, codes, [files[number]], first + number))
-            except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised, it would fail the Spark job
+            except (Unsupported, pa.ArrowInvalid, pa.ArrowNotImplementedError):  # raised, it would fail the Spark job
                 found = [pa.table({"file": [-1]})]
             yield from (batch for rows in found for batch in _to_spark_types(plan, rows).to_batches())
 

@@ -29,7 +29,6 @@ from widen.changes.spark_changes import remove_positions
 from widen.errors import AmbiguousMerge
 from widen.evolution.key_rules import KeyRules, is_key_type
 from widen.files.arrow_types import one_array
-from widen.files.data_reader import NotLocal
 from widen.frames.scan import read_with_locations
 from widen.limits import CHANGED_BYTES, KEYED_RECORDS
 from widen.log.file_list import concat_files, from_adds
@@ -38,6 +37,7 @@ from widen.model.types import DOUBLE, FLOAT, VOID, Field, StructType, quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_metadata import COLLATIONS, char_lengths, has_generated_values
 from widen.protocol.file_statistics import count_written_rows
+from widen.spark.engine import Unsupported
 from widen.spark.spark_types import DataFrame, F, from_spark
 
 Join: TypeAlias = Callable[[DataFrame], ChangeResult]
@@ -89,7 +89,7 @@ def merge_by_key(
         written = files.rows(rows)
         try:
             return _KeyedMerge(files, kinds, plan_keys(context, keys), written).result()
-        except (NotLocal, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (Unsupported, pa.ArrowInvalid, pa.ArrowNotImplementedError):
             # The source may say something else the next time, so the join reads what was written.
             adds = concat_files([from_adds(written)])
             rows = read_with_locations(context.spark, context.store, context.snapshot, adds)
@@ -169,7 +169,7 @@ class _KeyedMerge:
         if twice:
             raise AmbiguousMerge(count=twice)
         if len(pc.unique(found)) < len(found):
-            raise NotLocal("rows of the table share a key")
+            raise Unsupported("rows of the table share a key")
 
     def _apply(
         self, context: ChangeContext, records: pa.Table, is_matched: pa.Array, removed: Mapping[str, BitMap64]

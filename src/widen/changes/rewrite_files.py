@@ -25,7 +25,7 @@ from widen.changes.copy_files import CopyGroup, map_in_threads
 from widen.changes.curve_sort import parse_sort_columns, sort_along_curve, sort_tables
 from widen.changes.delta_copies import DeltaCopies
 from widen.errors import ConcurrentDeleteDelete, InternalError, InvalidOption
-from widen.files.data_reader import NotLocal, RowSlice
+from widen.files.data_reader import RowSlice
 from widen.files.deleted_rows import FILE, ROW
 from widen.files.footers import OldFile, find_old_files, read_files, read_footer
 from widen.files.statistics_repair import far_int96_files
@@ -48,7 +48,7 @@ from widen.protocol.parquet_files import ensure_storable
 from widen.protocol.table_features import ensure_writable, is_supported
 from widen.protocol.table_properties import TARGET_BYTES
 from widen.protocol.type_widening import ensure_changes_readable, strip_type_changes
-from widen.spark.engine import Session, require_spark
+from widen.spark.engine import Session, Unsupported, require_spark
 from widen.spark.expression import Expression, expression_text
 from widen.spark.spark_types import DataFrame, SparkSession
 
@@ -122,15 +122,17 @@ class FileRewrite:
         ensure_storable(self.snapshot.schema, self.snapshot.partition_columns)
         try:
             copies = self._copy(groups)
-        except NotLocal as refusal:
+        except Unsupported as refusal:
             copies = [refusal] * len(groups)
         for found in copies:
-            staged.add_files(self.snapshot.store, () if isinstance(found, NotLocal) else found)
+            staged.add_files(self.snapshot.store, () if isinstance(found, Unsupported) else found)
         return map_in_threads(partial(self._finish, staged), groups, rows, copies, threads=_JOBS)
 
-    def _finish(self, staged: StagedFiles, files: pa.Table, rows: int, copies: list[Add] | NotLocal) -> RewrittenFiles:
+    def _finish(
+        self, staged: StagedFiles, files: pa.Table, rows: int, copies: list[Add] | Unsupported
+    ) -> RewrittenFiles:
         adds = copies
-        if isinstance(adds, NotLocal):
+        if isinstance(adds, Unsupported):
             adds = self._write_by_spark(files, rows, adds)
             staged.add_files(self.snapshot.store, adds)
         written = count_written_rows(adds)
@@ -148,7 +150,7 @@ class FileRewrite:
         file_bytes = None if self.target_bytes is None else 2 * self.target_bytes
         return DeltaCopies(self.session, self.snapshot, self.unmapped, file_bytes)
 
-    def _copy(self, groups: Sequence[pa.Table]) -> list[list[Add] | NotLocal]:
+    def _copy(self, groups: Sequence[pa.Table]) -> list[list[Add] | Unsupported]:
         """Copy groups with Arrow."""
         sort = partial(sort_tables, self._sort_paths, self.target_bytes or TARGET_BYTES) if self.zorder_by else None
         fits = [sort is None or _size_of(files) <= SORTED_BYTES for files in groups]
@@ -162,7 +164,7 @@ class FileRewrite:
         target = self._copies.target
         return [to_physical_path(target.schema, path, target.mapping) for path in self.zorder_by]
 
-    def _write_by_spark(self, files: pa.Table, rows: int, refusal: NotLocal) -> list[Add]:
+    def _write_by_spark(self, files: pa.Table, rows: int, refusal: Unsupported) -> list[Add]:
         spark, snapshot, copies = require_spark(self.session(), str(refusal)), self.snapshot, self._copies
         view = snapshot.with_metadata(copies.stored)
         frame = (
@@ -178,7 +180,7 @@ class FileRewrite:
         return write_parquet(frame, snapshot.store, copies.target)
 
 
-_TOO_LARGE = NotLocal(f"it sorts more than {size_text(SORTED_BYTES)} of files together")
+_TOO_LARGE = Unsupported(f"it sorts more than {size_text(SORTED_BYTES)} of files together")
 
 
 def _size_of(files: pa.Table) -> int:

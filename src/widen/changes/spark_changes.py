@@ -40,7 +40,6 @@ from widen.changes.change_data_writer import (
 from widen.changes.delta_copies import copy_without_positions
 from widen.changes.keyed_files import NewRows, RowPart, read_on_spark
 from widen.errors import EngineUnsuitable, InvalidOption, StorageError
-from widen.files.data_reader import NotLocal
 from widen.files.data_writer import PARTS, PartFile, TableSink, codec_of, to_part_rows, to_partitioned_add, write_rows
 from widen.files.deleted_rows import DISTINCT, FILE, MASK, ROW, mark_rows, to_words, without_marked
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
@@ -51,7 +50,7 @@ from widen.model.types import quote_name
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.file_statistics import count_written_rows
-from widen.spark.engine import run_task, start_tasks
+from widen.spark.engine import Unsupported, run_task, start_tasks
 from widen.spark.errors import translate_spark_errors, unpersist
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F
@@ -440,7 +439,7 @@ def _write_parts(
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         try:
             yield from write_rows(sink, (batch for rows in parts[number].read() for batch in rows.to_batches()))
-        except (NotLocal, pa.ArrowException):  # raised, it would be the error of a Spark job
+        except (Unsupported, pa.ArrowException):  # raised, it would be the error of a Spark job
             yield to_part_rows([PartFile("", -1, "")])
 
 

@@ -16,7 +16,6 @@ from widen.changes.assignment import AssignedValue, ChangeKind, assign_columns, 
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_in_place
 from widen.evolution.unify import FoldPlan, FoldResult, Rest
-from widen.files.data_reader import NotLocal
 from widen.files.expressions import find_types
 from widen.files.predicates import bind_condition
 from widen.frames.file_filters import files_in_partitions, files_in_same_partitions
@@ -39,7 +38,7 @@ from widen.schema.growth import (
     overlay_types,
     partition_predicate,
 )
-from widen.spark.engine import READS, Session, is_local, require_spark
+from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.spark_types import (
@@ -70,14 +69,14 @@ def delete(
     if is_local(spark):
         try:
             return change_files(context, where, None)
-        except NotLocal as error:
+        except Unsupported as error:
             return delete(require_spark(spark, str(error)), snapshot, where, metadata)
     matching = files_in_partitions(context.session, snapshot, context.candidates, where)
     if matching is not None:
         return remove_whole_files(matching, context.reads)
     try:
         return change_files(context, where, None)
-    except NotLocal:
+    except Unsupported:
         return change_in_place(context, to_column(where), {}, ChangeKind.DELETE)
 
 
@@ -98,9 +97,9 @@ def update(
     if is_local(spark):
         try:
             if len(texts) < len(given):
-                raise NotLocal("it assigns fields of structs, or columns of Spark")
+                raise Unsupported("it assigns fields of structs, or columns of Spark")
             return _update_here(spark, snapshot, texts, where)
-        except NotLocal as error:
+        except Unsupported as error:
             return update(require_spark(spark, str(error)), snapshot, assignments, where)
     values = to_assigned_values(_empty_result(require_spark(spark, READS), snapshot), given)
     _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
@@ -108,7 +107,7 @@ def update(
     if len(texts) == len(given):
         try:
             return change_files(context, where, {name: (text, values[name,].type) for name, text in texts.items()})
-        except NotLocal:
+        except Unsupported:
             pass
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():

@@ -269,10 +269,10 @@ def _query_here(
     """Return the rows of a query, read without Spark.
 
     Raises:
-        NotLocal: only Spark can do that exactly.
+        Unsupported: only Spark can do that exactly.
     """
-    from widen.files.data_reader import NotLocal
     from widen.iceberg.snapshots import SnapshotReference, find_read_point
+    from widen.spark.engine import Unsupported
     from widen.sql_commands.execute import HAS_CATALOG, QUERIES
     from widen.sql_commands.iceberg_statements import IcebergCatalog
     from widen.sql_commands.queries import find_plain_select
@@ -280,7 +280,7 @@ def _query_here(
 
     select = find_plain_select(text)
     if select is None:
-        raise NotLocal(QUERIES)
+        raise Unsupported(QUERIES)
     most = min((each for each in (limit, select.limit) if each is not None), default=None)
     found = None if catalog is None else IcebergCatalog(catalog).find(select.table)
     if found is not None:
@@ -288,7 +288,7 @@ def _query_here(
         note_left_out(find_read_point(found.table.metadata, wanted), (select.where, *(select.columns or ())))
         return query_iceberg_table(found, wanted, select.where, select.columns, most, unified=False, row_lineage=False)
     if select.table.location is None:
-        raise NotLocal(HAS_CATALOG)
+        raise Unsupported(HAS_CATALOG)
     table = Table(select.table.location, settings)
     return query_table(table, select.where, select.columns, most, unified=False, version=select.version, timestamp=None)
 

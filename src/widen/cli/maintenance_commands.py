@@ -624,16 +624,17 @@ def _prove(table: Table, client: str, asked: Mapping[str, object]) -> tuple[int,
     Raises:
         HandoverUnproven: a reader fails, or returns something else.
     """
-    from widen.files.data_reader import NotLocal, digest_locally
+    from widen.files.data_reader import digest_locally
     from widen.frames.scan import digest_with_spark
     from widen.proof.column_digests import describe_difference, find_readers
+    from widen.spark.engine import Unsupported
 
     if find_spec(client) is None:
         return None
     with progress("comparing values") as update:
         try:
             expected = digest_locally(table.snapshot)
-        except NotLocal as error:
+        except Unsupported as error:
             spark = update.watch(output.spark_session(str(error)))
             expected = digest_with_spark(spark, table.snapshot)
     readers = find_readers(client, expected.rows)

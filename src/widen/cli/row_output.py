@@ -71,7 +71,8 @@ def to_row_form(form: RowForm, *, json: bool) -> RowForm:
 
 def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit: int | None, form: RowForm) -> bool:
     """Show the rows of a query, as `show_rows` does, if they are read without Spark; return whether they are."""
-    from widen.files.data_reader import NotLocal, json_lines
+    from widen.files.data_reader import json_lines
+    from widen.spark.engine import Unsupported
     from widen.spark.session import Engine, ensure_spark_wanted, find_active, parse_engine
 
     if find_active() is not None or parse_engine(None) is Engine.SPARK:
@@ -83,7 +84,7 @@ def show_query(query: Callable[[int | None], tuple[StructType, pa.Table]], limit
             columns, rows = query(None if most is None else most + 1)  # one more tells whether there are others
             cells = _to_cells(columns, rows) if form is RowForm.CSV else rows
             lines = [] if form.is_file else list(json_lines(columns, rows))
-        except NotLocal as error:
+        except Unsupported as error:
             ensure_spark_wanted(str(error))
             note(f"on Spark, because {error}")
             return False

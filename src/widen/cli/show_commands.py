@@ -320,17 +320,17 @@ def query_iceberg_table(
     """Return rows of a snapshot, read without Spark.
 
     Raises:
-        NotLocal: only Spark can do that exactly.
+        Unsupported: only Spark can do that exactly.
     """
-    from widen.files.data_reader import NotLocal
     from widen.files.expressions import query_files
     from widen.frames.iceberg_scan import IcebergSource, open_queried_files
     from widen.iceberg.properties import read_sources
     from widen.iceberg.schema_conversion import to_readable
     from widen.iceberg.snapshots import find_read_point
+    from widen.spark.engine import Unsupported
 
     if row_lineage:
-        raise NotLocal("it reads row ids")
+        raise Unsupported("it reads row ids")
     point = find_read_point(table.table.metadata, wanted)
     schema = to_readable(point.schema, read_sources(table.properties, table.name))
     source = IcebergSource(

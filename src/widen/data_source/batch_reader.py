@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from widen.errors import DataSourceRefused, InvalidOption, OptionMissing, TableNotFound
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.data_reader import LocalScan, NotLocal, RowSlice, plan_local_scan
+from widen.files.data_reader import LocalScan, RowSlice, plan_local_scan
 from widen.frames.change_feed import load_changes
 from widen.limits import READ_TASK_BYTES
 from widen.log.commit_files import to_ms
@@ -31,6 +31,7 @@ from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_
 from widen.protocol.comparison import bind_comparison
 from widen.protocol.data_skipping import And, IsNull, Not, Or, Predicate, UnknownPredicate
 from widen.sources.places import is_iceberg_metadata
+from widen.spark.engine import Unsupported
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import as_nullable, visible_schema
 
@@ -219,12 +220,12 @@ def select_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
     """
     try:
         scan = plan_local_scan(snapshot)
-    except NotLocal as error:
+    except Unsupported as error:
         raise _refuse_read(snapshot.location, error) from error
     return TableColumns(scan, replace(scan, schema=with_change_type(scan.schema)), has_changes)
 
 
-def _refuse_read(location: str, reason: NotLocal) -> DataSourceRefused:
+def _refuse_read(location: str, reason: Unsupported) -> DataSourceRefused:
     return DataSourceRefused(verb="read", location=location, reason=str(reason), fix=_READ_INSTEAD)
 
 
@@ -273,7 +274,7 @@ def read_task(columns: TableColumns, partition: InputPartition) -> Iterator[pa.R
         try:
             for table in scan.read(rows):
                 yield from _with_changes(table, change, schema, has_changes=columns.has_changes)
-        except NotLocal as error:
+        except Unsupported as error:
             raise _refuse_read(scan.store.location, error) from error
 
 

@@ -17,7 +17,7 @@ from widen.data_source.batch_reader import SourceOptions, ensure_no_iceberg
 from widen.data_source.sink_writers import StreamArrowWriter
 from widen.errors import DataSourceRefused, InternalError, InvalidOption, MetadataChanged
 from widen.files.arrow_types import to_arrow
-from widen.files.data_reader import NotLocal, convert_column
+from widen.files.data_reader import convert_column
 from widen.files.data_writer import ArrowLayout, PartFile, PartitionedWriter, TableSink, to_partitioned_add
 from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.log.commit import ReadSet, StagedFiles, commit, write_metrics
@@ -39,6 +39,7 @@ from widen.schema.growth import grow_schema, schema_change_options
 from widen.schema.source_metadata import parse_automatic_widening
 from widen.schema.table_definition import plan_create_table
 from widen.schema.table_state import to_table_state
+from widen.spark.engine import Unsupported
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -317,7 +318,7 @@ def _column_obstacle(field: Field, incoming: StructType) -> str | None:
 def _conversion_obstacle(given: Field, field: Field) -> str | None:
     try:
         convert_column(pa.array([], to_arrow(given.type)), field.type)
-    except (NotLocal, InvalidOption) as error:
+    except (Unsupported, InvalidOption) as error:
         return f"the column {field.name} is {given.type.sql} in the rows ({error})"
     odd = _differently_spelled(given.type, field.type)
     return odd and f"the rows spell the field {odd} of {field.name} differently"

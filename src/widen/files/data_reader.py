@@ -53,14 +53,10 @@ from widen.protocol.column_metadata import char_lengths, has_limits, text_limit,
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.engine import LocalFrame, Session, start_tasks
+from widen.spark.engine import LocalFrame, Session, Unsupported, start_tasks
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"
-
-
-class NotLocal(Exception):
-    """Only Spark can read a file or a column exactly; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -159,11 +155,11 @@ class LocalScan:
             # Old writers store times as INT96. Arrow reads those as nanoseconds by default, which end in the year 2262.
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_legacy(file.metadata.metadata):
-                raise NotLocal(f"{add.path} has dates of the Julian calendar")
+                raise Unsupported(f"{add.path} has dates of the Julian calendar")
             try:
                 yield self._named_as_in(file, add), file
             except pa.ArrowNotImplementedError as error:
-                raise NotLocal(f"Arrow cannot read {add.path}") from error
+                raise Unsupported(f"Arrow cannot read {add.path}") from error
 
     def _named_as_in(self, file: pq.ParquetFile, add: Add) -> LocalScan:
         if self.mode != ID:
@@ -199,7 +195,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
     """Return how to read the files of a version in this process.
 
     Raises:
-        NotLocal: only Spark can read the table exactly.
+        Unsupported: only Spark can read the table exactly.
     """
     ensure_changes_readable(snapshot.schema)
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
@@ -207,7 +203,7 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
     try:
         _ = scan.arrow_schema
     except InvalidOption as error:
-        raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     return scan
 
 
@@ -244,7 +240,7 @@ def _read_files(scan: LocalScan, files: Sequence[Add], batches: Iterable[pa.Reco
     try:
         for rows in (rows for number in numbers for rows in scan.read(RowSlice(files[number]))):
             yield from rows.to_batches()
-    except NotLocal as error:
+    except Unsupported as error:
         raise EngineUnsuitable(reason=str(error)) from error
 
 
@@ -310,7 +306,7 @@ def _with_zones(file: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     columns = (file.metadata.schema.column(index) for index in range(file.metadata.num_columns))
     zoned = {column.path for column in columns if column.physical_type == _INT96}
     if zoned and is_legacy_int96(file.metadata.metadata):
-        raise NotLocal("the file has timestamps of the Julian calendar")
+        raise Unsupported("the file has timestamps of the Julian calendar")
     for index, name in enumerate(rows.column_names):
         if name in zoned:
             rows = rows.set_column(index, name, rows.column(name).cast(pa.timestamp("us", tz="UTC")))
@@ -329,7 +325,7 @@ class _StoredColumns:
         name = physical_name(field, self.mode)
         values = self.by_name.get(name)
         if values is None and not self._keys.isdisjoint(name_keys(name)):
-            raise NotLocal(f"the file spells the column {name} differently")  # Spark may take it for the same column
+            raise Unsupported(f"the file spells the column {name} differently")  # Spark may take it for the same column
         return values
 
     @cached_property
@@ -355,7 +351,7 @@ def _partition_values(field: Field, texts: Sequence[str | None]) -> pa.Array:
     values = [parse_partition_value(text, field.type) for text in texts]
     for text, value in zip(texts, values, strict=True):
         if isinstance(value, UnknownValue):
-            raise NotLocal(f"it reads the partition value {text!r} of {field.name}")
+            raise Unsupported(f"it reads the partition value {text!r} of {field.name}")
     return pa.array(values, to_arrow(field.type))
 
 
@@ -411,7 +407,7 @@ def pad_texts(values: pa.Array, declared: DataType | None) -> pa.Array:
             items = pad_texts(values.flatten(), element)
             return pa.ListArray.from_arrays(_offsets(lengths), items, mask=pc.is_null(values))
         case MapType() if has_limits(declared):
-            raise NotLocal("it has maps with char(n)")
+            raise Unsupported("it has maps with char(n)")
     limit = None if declared is None else text_limit(declared)
     return pc.utf8_rpad(values, limit[1], " ") if limit and limit[0] == "char" else values
 
@@ -427,7 +423,7 @@ def missing_column(field: Field, count: int) -> pa.Array:
 
 def _struct(values: pa.Array, fields: tuple[Field, ...], mode: str) -> pa.Array:
     if not pa.types.is_struct(values.type):
-        raise NotLocal(f"a struct is stored as {values.type}")
+        raise Unsupported(f"a struct is stored as {values.type}")
     stored = _StoredColumns({each.name: part for each, part in zip(values.type, values.flatten(), strict=True)}, mode)
     parts = [
         missing_column(field, len(values)) if found is None else convert_column(found, field.type, mode)
@@ -458,7 +454,7 @@ def _cast(values: pa.Array, target: pa.DataType) -> pa.Array:
     if values.type == target:
         return values
     if not _is_widening(values.type, target):
-        raise NotLocal(f"{target} is stored as {values.type}")
+        raise Unsupported(f"{target} is stored as {values.type}")
     return values.cast(target)
 
 
@@ -506,7 +502,7 @@ def _find_same(names: Sequence[str], name: str) -> int:
 
 # Rows as JSON; `widen.files.expressions` evaluates `widen read` with it.
 #
-# Do only what gives the same result as Spark; raise `NotLocal` for the rest, so that Spark does it. The JSON equals
+# Do only what gives the same result as Spark; raise `Unsupported` for the rest, so that Spark does it. The JSON equals
 # Spark's ``to_json``, with all digits of times, in UTC, and with nulls.
 #
 # Source: Spark's to_json and its JSON options; Java's Double.toString
@@ -519,27 +515,27 @@ def json_lines(schema: StructType, rows: pa.Table) -> Iterator[str]:
     """Yield each row as a JSON object, as Spark's ``to_json`` writes it in UTC, nulls included.
 
     Raises:
-        NotLocal: Spark writes a type, or a date out of Python's range, differently.
+        Unsupported: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema)
     try:
         for batch in rows.to_batches(max_chunksize=1_000):
             yield from map(encode, batch.to_pylist())
     except (OverflowError, ValueError) as error:
-        raise NotLocal("a date or time is not between the years 1 and 9999") from error
+        raise Unsupported("a date or time is not between the years 1 and 9999") from error
 
 
 def record_texts(schema: StructType, rows: pa.Table) -> list[str]:
     """Return each row as a JSON object without the null fields of records; see `json_lines`.
 
     Raises:
-        NotLocal: Spark writes a type, or a date out of Python's range, differently.
+        Unsupported: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema, has_nulls=False)
     try:
         return list(map(encode, rows.to_pylist()))
     except (OverflowError, ValueError) as error:
-        raise NotLocal("a date or time is not between the years 1 and 9999") from error
+        raise Unsupported("a date or time is not between the years 1 and 9999") from error
 
 
 def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
@@ -559,7 +555,7 @@ def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))
     if encode is None:
-        raise NotLocal(f"it shows values of the type {data_type.sql}")
+        raise Unsupported(f"it shows values of the type {data_type.sql}")
     return partial(_or_null, encode)
 
 

@@ -1,6 +1,6 @@
 """What `widen read` asks for, evaluated in this process: a condition, columns and expressions of a caller.
 
-Only what gives the same as Spark is done here; everything else is `NotLocal`, and Spark does it. That includes all that
+Only what gives the same as Spark is done here; all else is `Unsupported`, and Spark does it. That includes all that
 may fail in a session with the rules of ANSI, such as an overflow: Spark says what is wrong.
 
 Source: Spark's ANSI type coercion, Arithmetic and Cast; docs/evolution-rules.md#one-logical-field
@@ -23,12 +23,7 @@ from widen.errors import InvalidCondition, InvalidOption, InvalidType
 from widen.evolution.unify import unify_schema
 from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.conversions import convert_values
-from widen.files.data_reader import (
-    NotLocal,
-    RowSlice,
-    find_leaf,
-    plan_local_scan,
-)
+from widen.files.data_reader import RowSlice, find_leaf, plan_local_scan
 from widen.files.predicates import OPERATORS, PredicateScope, bind_condition, parse_like
 from widen.files.row_tests import COMPARE, RowTest, leave_to_spark, plan_test
 from widen.limits import QUERY_BYTES
@@ -56,6 +51,7 @@ from widen.model.types import (
 )
 from widen.protocol.data_skipping import Predicate
 from widen.schema.literals import read_literal
+from widen.spark.engine import Unsupported
 from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
@@ -116,7 +112,7 @@ def query_files(
         unified: Whether to return one column for each source field; the condition refers to the table's columns.
 
     Raises:
-        NotLocal: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
+        Unsupported: only Spark can read the table, or evaluate the condition or the selected columns, exactly.
     """
     if where is not None:
         ensure_names_exist([where], {each.name: each.type for each in table_schema})
@@ -125,20 +121,20 @@ def query_files(
     chosen = [_parse_selected(text) for text in select]
     counts = [isinstance(node, sql.Count) for _, node in chosen]
     if any(counts) and not all(counts):
-        raise NotLocal("it counts beside other columns")
+        raise Unsupported("it counts beside other columns")
     names = [name for name, _ in chosen] or [each.name for each in scope.columns.values()]
     # Thousands of columns as they are need no expression each.
     evaluate = partial(_take_columns, scope)
     if chosen or unified:
         evaluate = partial(_evaluate_all, scope, chosen or [(name, _column_of(name)) for name in names])
     if len({*map(name_key, names)}) < len(names):
-        raise NotLocal("it selects a column twice")
+        raise Unsupported("it selects a column twice")
     predicate = None if where is None else bind_condition(where, table_schema)
     test = None if predicate is None else _test_rows(predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
     if reads_all and files.size_bytes > QUERY_BYTES:
-        raise NotLocal(f"its files have more than {QUERY_BYTES // 2**20} MB")
+        raise Unsupported(f"its files have more than {QUERY_BYTES // 2**20} MB")
     empty = evaluate(files.schema.empty_table())
     schema = StructType(tuple(Field(name, value.type) for name, value in zip(names, empty, strict=True)))
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
@@ -161,12 +157,12 @@ def plain_sql(expression: Expression) -> str:
     """Return an expression in SQL whose meaning does not depend on the session.
 
     Raises:
-        NotLocal: it is a column, or has a name or a text in double quotes, or is a whole statement.
+        Unsupported: it is a column, or has a name or a text in double quotes, or is a whole statement.
     """
     # sqlglot allows a semicolon at the end, as after a statement; Spark refuses it in a condition.
     if isinstance(expression, str) and '"' not in expression and not expression.rstrip().endswith(";"):
         return expression
-    raise NotLocal("it is not plain SQL")
+    raise Unsupported("it is not plain SQL")
 
 
 def plan_condition(where: str, schema: StructType) -> RowTest:
@@ -206,14 +202,14 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     """Return how columns get values, which refer to columns of the same table.
 
     Raises:
-        NotLocal: only Spark evaluates one of them, or assigns its values to the column.
+        Unsupported: only Spark evaluates one of them, or assigns its values to the column.
     """
     types = {field.name: field.type for field in schema}
     nodes = [(name, _parse(text)) for name, (text, _) in expressions.items()]
     scope, empty = _table_scope(schema), _no_rows(schema)
     found = _evaluate_assigned(scope, nodes, empty)
     if any(str(each.type) != str(kind) for each, (_, kind) in zip(found, expressions.values(), strict=True)):
-        raise NotLocal("Spark gives an expression a different type")
+        raise Unsupported("Spark gives an expression a different type")
     values = partial(_assign_values, scope, nodes, types)
     values(empty)
     return values
@@ -249,7 +245,7 @@ def _no_rows(schema: StructType) -> pa.Table:
     try:
         return to_arrow_schema(schema).empty_table()
     except InvalidOption as error:
-        raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        raise Unsupported(f"a column has the type {error.fields['value']}") from error
 
 
 def _table_scope(schema: StructType) -> _Scope:
@@ -284,13 +280,13 @@ def _unify(schema: StructType) -> _Scope:
     """Return one column for each source field.
 
     Raises:
-        NotLocal: an expression that combines columns cannot be parsed here.
+        Unsupported: an expression that combines columns cannot be parsed here.
     """
     table = _table_scope(schema)
     unified = unify_schema(schema)
     columns = {name_key(each.name): Field(each.name, each.type) for each in unified}
     if len(columns) < len(unified):
-        raise NotLocal("two fields of the source have names that differ in case only")
+        raise Unsupported("two fields of the source have names that differ in case only")
     return _Scope(columns, {name_key(each.name): _parse(each.sql) for each in unified}, table)
 
 
@@ -301,21 +297,21 @@ def _parse(text: str) -> Any:
     """Return one expression, perhaps with an alias.
 
     Raises:
-        NotLocal: it is not one, or sqlglot may read it in another way than Spark.
+        Unsupported: it is not one, or sqlglot may read it in another way than Spark.
     """
     from sqlglot import parse
 
     if "\\" in text or text.lower().split()[-1:] == ["as"]:  # sqlglot lets the alias be missing
-        raise NotLocal(f"it evaluates {text}")
+        raise Unsupported(f"it evaluates {text}")
     try:
         [parsed] = parse(f"SELECT {text}", dialect="spark")
     except (errors.SqlglotError, RecursionError, ValueError) as error:
-        raise NotLocal(f"it evaluates {text}") from error
+        raise Unsupported(f"it evaluates {text}") from error
     if isinstance(parsed, sql.Select) and {key for key, value in parsed.args.items() if value} == {"expressions"}:
         found = parsed.expressions
         if len(found) == 1:
             return found[0]
-    raise NotLocal(f"it evaluates {text}")
+    raise Unsupported(f"it evaluates {text}")
 
 
 def ensure_names_exist(texts: Iterable[str], columns: Mapping[str, DataType]) -> None:
@@ -333,7 +329,7 @@ def ensure_names_exist(texts: Iterable[str], columns: Mapping[str, DataType]) ->
             raise InvalidCondition(condition=text, reason="it ends in the middle of an expression")
         try:
             node = _parse(text)
-        except NotLocal:
+        except Unsupported:
             continue
         for column in node.find_all(sql.Column):
             reason = None if _may_be_no_column(column) else _missing_name(column, known, columns)
@@ -399,7 +395,7 @@ def _name_of(node: Any, text: str) -> str:
             return "count(1)"
         case sql.AggFunc():
             raise _unknown(node)
-    raise NotLocal(f"{text} has no name; add one with AS")
+    raise Unsupported(f"{text} has no name; add one with AS")
 
 
 # ---- evaluation ------------------------------------------------------------------------------------
@@ -411,7 +407,7 @@ def _evaluate_all(scope: _Scope, columns: Sequence[tuple[str, Any]], rows: pa.Ta
         return [evaluator.count(node) if isinstance(node, sql.Count) else evaluator.value(node) for _, node in columns]
     except (pa.ArrowException, InvalidOption, InvalidType) as error:
         # Most likely an overflow; Spark has a message for it.
-        raise NotLocal("a value does not fit the type of an expression") from error
+        raise Unsupported("a value does not fit the type of an expression") from error
 
 
 def _take_columns(scope: _Scope, rows: pa.Table) -> list[_Computed]:
@@ -488,10 +484,10 @@ class _Evaluator:
         if self._scope.combined is not None and self._scope.table is not None:
             try:
                 found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
-            except NotLocal as error:  # it names an expression that the user has not written
-                raise NotLocal(f"it combines the columns of {field.name}") from error
+            except Unsupported as error:  # it names an expression that the user has not written
+                raise Unsupported(f"it combines the columns of {field.name}") from error
             if found.type != field.type:
-                raise NotLocal(f"it combines the columns of {field.name}")
+                raise Unsupported(f"it combines the columns of {field.name}")
         else:
             found = _Computed(one_array(self._rows.column(field.name)), field.type)
         self._known[key] = found
@@ -506,7 +502,7 @@ class _Evaluator:
         at = int(index.name)
         lengths = pc.list_value_length(value.values)
         if pc.any(pc.less_equal(lengths, at)).as_py():
-            raise NotLocal("an array has no element with an index")
+            raise Unsupported("an array has no element with an index")
         empty = pa.nulls(len(lengths), pa.int64())
         starts = value.values.offsets[:-1].cast(pa.int64())
         places = pc.if_else(lengths.is_valid(), pc.add(starts, at), empty)
@@ -559,8 +555,8 @@ class _Evaluator:
         return function(self, node)
 
 
-def _unknown(node: Any) -> NotLocal:
-    return NotLocal(f"it evaluates {node.sql('spark')}")
+def _unknown(node: Any) -> Unsupported:
+    return Unsupported(f"it evaluates {node.sql('spark')}")
 
 
 def _field_of(value: _Computed, name: str, node: Any) -> _Computed:
@@ -594,7 +590,7 @@ def _calculate(left: _Computed, right: _Computed, node: Any) -> _Computed:
     """Return sums, differences, products or quotients of numbers, as Spark does in ANSI mode.
 
     Raises:
-        NotLocal: Spark has another rule for the types, or there is an overflow or a division by zero.
+        Unsupported: Spark has another rule for the types, or there is an overflow or a division by zero.
     """
     names = plain_name(left.type), plain_name(right.type)
     integers = all(name in _INTEGERS for name in names)
@@ -603,7 +599,7 @@ def _calculate(left: _Computed, right: _Computed, node: Any) -> _Computed:
             raise _unknown(node)
         divisor = right.values.cast(pa.float64(), safe=False)
         if pc.any(pc.and_(pc.equal(divisor, 0.0), left.values.is_valid())).as_py():
-            raise NotLocal("a number is divided by zero")
+            raise Unsupported("a number is divided by zero")
         return _Computed(pc.divide(left.values.cast(pa.float64(), safe=False), divisor), DOUBLE)
     function = _ARITHMETIC[type(node).__name__]
     if integers:
@@ -623,12 +619,12 @@ def _remainder(left: _Computed, right: _Computed, node: Any) -> _Computed:
     """Return remainders of integers, which have the sign of the dividend.
 
     Raises:
-        NotLocal: of other types, or a divisor is not positive: by zero it is an error.
+        Unsupported: of other types, or a divisor is not positive: by zero it is an error.
     """
     kind = _wider_integer(left, right, node)
     one, other = (side.values.cast(to_arrow(kind)) for side in (left, right))
     if pc.any(pc.less_equal(other, 0)).as_py():
-        raise NotLocal("a number is divided by one that is not positive")
+        raise Unsupported("a number is divided by one that is not positive")
     return _Computed(pc.subtract(one, pc.multiply(pc.divide(one, other), other)), kind)
 
 
@@ -688,7 +684,7 @@ def _cast(value: _Computed, new: DataType, node: Any) -> _Computed:
     """Return values of another type; null only where the value is.
 
     Raises:
-        NotLocal: Spark casts the types differently, or a value does not fit.
+        Unsupported: Spark casts the types differently, or a value does not fit.
     """
     old = value.type
     if old == new:
@@ -706,7 +702,7 @@ def _cast(value: _Computed, new: DataType, node: Any) -> _Computed:
         return _Computed(pc.replace_substring(text, "T", " "), new)
     found = convert_values(value.values, old, new)
     if found is None or found.null_count > value.values.null_count:
-        raise NotLocal(f"a value does not fit {new.sql}")
+        raise Unsupported(f"a value does not fit {new.sql}")
     return _Computed(found, new)
 
 

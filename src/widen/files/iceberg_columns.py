@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.files.arrow_types import count_up, to_arrow_schema
-from widen.files.data_reader import CONSTANT, NotLocal, convert_column, missing_column, position_flags
+from widen.files.data_reader import CONSTANT, convert_column, missing_column, position_flags
 from widen.files.deleted_rows import ROW, to_bitmap
 from widen.files.footers import Names, field_id, names_of_columns, read_files, with_field_id
 from widen.files.scan_groups import StoredTypes
@@ -33,7 +33,7 @@ from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, Decima
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy
-from widen.spark.engine import Session
+from widen.spark.engine import Session, Unsupported
 from widen.spark.errors import environment_error
 from widen.spark.spark_types import DataFrame, SparkSession, as_nullable, to_spark, visible_schema
 
@@ -352,7 +352,7 @@ def _read_files(io: FileIO, stored: StructType, batches: Iterable[pa.RecordBatch
         for path, place in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             try:
                 yield from _read_file(io, stored, path, place)
-            except NotLocal as error:
+            except Unsupported as error:
                 raise CorruptFile(path=path, reason=first_line(error), fix=_CASE_FIX) from error
             except (pa.ArrowException, OSError) as error:
                 raise CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE) from error
@@ -548,7 +548,7 @@ def _open_batches(
         choose: Returns the columns to read, given the columns of the file; None for all.
 
     Raises:
-        NotLocal: only Spark can read the file exactly.
+        Unsupported: only Spark can read the file exactly.
     """
     first = 0
     try:
@@ -556,13 +556,13 @@ def _open_batches(
         with io.new_input(path).open() as stream:
             file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_exact and (is_legacy(file.metadata.metadata) or _has_int96(file.metadata)):
-                raise NotLocal(f"{path} may have dates of the Julian calendar")
+                raise Unsupported(f"{path} may have dates of the Julian calendar")
             for batch in file.iter_batches(_BATCH_ROWS, columns=choose(file.schema_arrow)):
                 yield first, batch
                 first += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         if is_exact and isinstance(error, pa.ArrowNotImplementedError):
-            raise NotLocal(f"Arrow cannot read {path}") from error
+            raise Unsupported(f"Arrow cannot read {path}") from error
         damage = CorruptFile(path=path, reason=_reason(error), fix=_FIX_FILE)
         raise environment_error(path, error) or damage from error
 

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 
 from widen.errors import CheckViolated
 from widen.evolution.policy import mask
-from widen.files.data_reader import NotLocal, java_float, java_number
+from widen.files.data_reader import java_float, java_number
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import RowTest, plan_test
 from widen.model.types import DataType, DecimalType, Field, StructType, plain_name
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import referenced_columns, row_conditions
+from widen.spark.engine import Unsupported
 from widen.spark.errors import SHOWN_CHARACTERS
 
 
@@ -81,11 +82,11 @@ def _row_rule(label: str, text: str, schema: StructType) -> RowRule:
     used = tuple(field for field in schema if field.name in names)
     try:
         test = plan_test(bind_condition(text, schema))
-    except NotLocal as error:
-        raise NotLocal(f"its {label} does more than compare columns with constants") from error
+    except Unsupported as error:
+        raise Unsupported(f"its {label} does more than compare columns with constants") from error
     # Errors show the values of the columns as Spark writes them.
     if not all(plain_name(field.type) in _TEXTS or isinstance(field.type, DecimalType) for field in used):
-        raise NotLocal(f"its {label} is about values of another type than numbers, texts, dates and times")
+        raise Unsupported(f"its {label} is about values of another type than numbers, texts, dates and times")
     return RowRule(f"The {label}", text, test, used)
 
 

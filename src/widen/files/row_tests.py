@@ -1,6 +1,6 @@
 """Conditions on rows, evaluated with Arrow as Spark evaluates them: true, false or null for each row.
 
-What Arrow would evaluate in another way raises `NotLocal`, so that Spark does it.
+What Arrow would evaluate in another way raises `Unsupported`, so that Spark does it.
 
 Source: Spark's comparison of values, and its logic of three values
 """
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.files.arrow_types import to_arrow
-from widen.files.data_reader import NotLocal, find_leaf
+from widen.files.data_reader import find_leaf
 from widen.model.types import plain_name
 from widen.protocol.data_skipping import (
     And,
@@ -28,6 +28,7 @@ from widen.protocol.data_skipping import (
     Predicate,
     UnknownPredicate,
 )
+from widen.spark.engine import Unsupported
 
 COMPARE: Mapping[str, Callable[[Any, Any], pa.ChunkedArray]] = {
     "=": pc.equal,
@@ -45,14 +46,14 @@ RowTest: TypeAlias = Callable[[pa.Table], Any]
 
 def leave_to_spark(part: Any) -> RowTest:
     """Refuse a part of a condition that was not bound."""
-    raise NotLocal("the condition is not a comparison of columns with constants")
+    raise Unsupported("the condition is not a comparison of columns with constants")
 
 
 def plan_test(predicate: Predicate, test_part: Callable[[Any], RowTest] = leave_to_spark) -> RowTest:
     """Return the test of a condition on rows that have its columns; names are compared without regard to case.
 
     Args:
-        test_part: Returns the test of a part that is not bound, or raises `NotLocal`.
+        test_part: Returns the test of a part that is not bound, or raises `Unsupported`.
     """
     _ensure_exact(predicate, test_part)
     return partial(_evaluate, predicate, test_part)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array
-from widen.files.data_reader import NotLocal, partition_table
+from widen.files.data_reader import partition_table
 from widen.files.expressions import plain_sql, plan_condition
 from widen.files.scan_groups import ScanGroup, ScanPlan, partition_values
 from widen.frames.projection import DataColumn, data_columns, from_partition_text, path_in_files
@@ -34,7 +34,7 @@ from widen.protocol.data_skipping import (
 )
 from widen.protocol.partition_values import Scalar
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Session, require_spark
+from widen.spark.engine import Session, Unsupported, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
@@ -140,7 +140,7 @@ def files_in_partitions(session: Session, snapshot: Snapshot, files: pa.Table, w
     distinct = list(dict.fromkeys(file_texts))
     try:
         numbers = _find_matching(snapshot, distinct, where)
-    except NotLocal as error:
+    except Unsupported as error:
         rows = _partition_rows(require_spark(session, str(error)), snapshot, distinct)
         with translate_spark_errors():
             numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
@@ -151,7 +151,7 @@ def _find_matching(snapshot: Snapshot, partitions: Sequence[Texts], where: str) 
     """Return the numbers of the partitions that match a condition.
 
     Raises:
-        NotLocal: only Spark evaluates it.
+        Unsupported: only Spark evaluates it.
     """
     by_name = {field.name: field for field in snapshot.schema}
     schema = StructType(tuple(by_name[name] for name in snapshot.partition_columns))
@@ -159,7 +159,7 @@ def _find_matching(snapshot: Snapshot, partitions: Sequence[Texts], where: str) 
     try:
         matched = one_array(test(partition_table(schema, partitions)))
     except InvalidOption as error:
-        raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     return {number for number, is_match in enumerate(matched.to_pylist()) if is_match}
 
 

@@ -23,7 +23,6 @@ from pyroaring import BitMap64
 
 from widen.errors import AmbiguousColumns, InvalidOption, UnsupportedFeatureForRead
 from widen.files.arrow_types import to_arrow, to_arrow_schema
-from widen.files.data_reader import NotLocal
 from widen.files.deleted_rows import FILE, ROW, add_positions, bitmap_batches
 from widen.files.equality_deletes import find_equal_rows
 from widen.files.expressions import QueriedFiles
@@ -73,7 +72,7 @@ from widen.model.types import (
 )
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
-from widen.spark.engine import READS, Session, require_spark
+from widen.spark.engine import READS, Session, Unsupported, require_spark
 from widen.spark.expression import filter_frame
 from widen.spark.session import options_of_files, with_own_client
 from widen.spark.spark_types import (
@@ -132,16 +131,16 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
         predicate: The condition on rows that PyIceberg uses to skip files; None for no condition.
 
     Raises:
-        NotLocal: only Spark can read the snapshot exactly.
+        Unsupported: only Spark can read the snapshot exactly.
     """
     point = source.point
     try:
         ensure_names_distinct(schema, point.metadata.location)
         types = to_arrow_schema(as_nullable(visible_schema(schema)))
     except AmbiguousColumns as error:
-        raise NotLocal(error.message.rstrip(".")) from error
+        raise Unsupported(error.message.rstrip(".")) from error
     except InvalidOption as error:
-        raise NotLocal(f"a column has the type {error.fields['value']}") from error
+        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     if point.snapshot is None:
         return QueriedFiles(types, 0, ())
     scan = plan_scan(point, source.io, predicate)
@@ -159,14 +158,14 @@ def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) 
         part = IcebergScan(files, tuple(find_applying(files, scan.deletes)))
         columns, marked = columns_by_file(source, schema, part), deleted_positions(source, part)
         if columns is None:
-            raise NotLocal("rows have values that are not in its files")
+            raise Unsupported("rows have values that are not in its files")
         if marked is None:
-            raise NotLocal("the table has equality deletes, or too many deleted rows")
+            raise Unsupported("the table has equality deletes, or too many deleted rows")
         for path, stored in columns.items():
             try:
                 yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
             except pa.ArrowException as error:
-                raise NotLocal(f"Arrow cannot read {path}") from error
+                raise Unsupported(f"Arrow cannot read {path}") from error
         first, count = first + count, min(2 * count, DRIVER_SCHEMAS)
 
 
@@ -490,7 +489,7 @@ def _equal_positions(source: IcebergSource, scan: IcebergScan) -> list[tuple[str
         same = [each for each in deletes if each.equality_ids == ids]
         try:
             found += find_equal_rows(files, same, reader, keys).items()
-        except (NotLocal, InvalidOption):
+        except (Unsupported, InvalidOption):
             return None
     return found
 

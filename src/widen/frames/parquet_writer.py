@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from widen.errors import EngineUnsuitable, InvalidOption
 from widen.files.arrow_types import to_arrow
-from widen.files.data_reader import NotLocal
 from widen.files.data_writer import (
     PARTS,
     ArrowLayout,
@@ -64,7 +63,7 @@ from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable, without_v
 from widen.protocol.partition_values import directory_values
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import LocalFrame
+from widen.spark.engine import LocalFrame, Unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
 from widen.spark.spark_types import DataFrame, F, ensure_distinct_names, type_to_spark
@@ -175,7 +174,7 @@ def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str)
     """
     try:
         rules = row_rules(table)
-    except NotLocal as error:
+    except Unsupported as error:
         raise EngineUnsuitable(reason=f"of the table: {error}") from error
     layout = arrow_layout(store, table, job, codec)
     return TableSink(layout, stored_columns(table), tuple(table.partition_columns), rules)
@@ -191,7 +190,7 @@ def find_obstacle(table: TableConfiguration, *, checks_rows: bool = False) -> st
     if checks_rows:
         try:
             row_rules(table)
-        except NotLocal as error:
+        except Unsupported as error:
             return str(error)
     elif check_constraints(table.properties):
         return "it has CHECK constraints"

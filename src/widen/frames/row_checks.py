@@ -28,7 +28,7 @@ from widen.errors import (
 )
 from widen.errors.tables import first_line
 from widen.files.arrow_types import one_array
-from widen.files.data_reader import NotLocal, find_leaf, plan_local_scan
+from widen.files.data_reader import find_leaf, plan_local_scan
 from widen.files.expressions import find_types, plain_sql, plan_condition
 from widen.frames.scan import read_snapshot
 from widen.limits import CHANGED_BYTES
@@ -49,7 +49,7 @@ from widen.schema.alter import apply_operations
 from widen.schema.growth import can_assign
 from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull, row_checks
 from widen.schema.table_state import is_constant, referenced_columns
-from widen.spark.engine import READS, Session, is_local, require_spark
+from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, translate_analysis_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
@@ -131,21 +131,21 @@ def _read_here(snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[pa.
     files = snapshot.files()
     size = pc.sum(files["size_bytes"]).as_py() or 0
     if size > CHANGED_BYTES:
-        raise NotLocal(f"its files have {size_text(size)}, more than {size_text(CHANGED_BYTES)}")
+        raise Unsupported(f"its files have {size_text(size)}, more than {size_text(CHANGED_BYTES)}")
     columns = StructType(tuple(field for field in snapshot.schema if field.name in names))
     scan = replace(plan_local_scan(snapshot), schema=columns)
     try:
         for add in to_adds(files):
             yield from scan.read_located(add)
     except pa.ArrowException as error:
-        raise NotLocal(first_line(error)) from error
+        raise Unsupported(first_line(error)) from error
 
 
 def _here_or_on_spark(session: Session, here: Callable[[], _T], on_spark: Callable[[SparkSession], _T]) -> _T:
     if is_local(session):
         try:
             return here()
-        except (NotLocal, pa.ArrowException) as error:
+        except (Unsupported, pa.ArrowException) as error:
             session = require_spark(session, first_line(error))
     return on_spark(require_spark(session, READS))
 
@@ -197,10 +197,10 @@ def _evaluate_here(expression: str, *, has_limit: bool) -> tuple[DataType, int |
     """Return the type of a constant, and its length if its column has a limit.
 
     Raises:
-        NotLocal: only Spark evaluates it.
+        Unsupported: only Spark evaluates it.
     """
     if has_limit:
-        raise NotLocal("it looks at the length of a default")
+        raise Unsupported("it looks at the length of a default")
     return find_types(StructType(()), {"it": plain_sql(expression)})["it"], None
 
 

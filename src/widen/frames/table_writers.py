@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from widen.errors import InvalidOption
 from widen.files.arrow_types import to_arrow_schema
-from widen.files.data_reader import NotLocal, read_in_tasks
+from widen.files.data_reader import read_in_tasks
 from widen.files.data_writer import (
     PARTS,
     PartFile,
@@ -49,7 +49,7 @@ from widen.protocol.table_features import default_columns, is_supported, support
 from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import row_conditions
 from widen.sources.listing import as_literal
-from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, require_spark, start_tasks
+from widen.spark.engine import READS, LocalFrame, Rows, Session, Unsupported, is_local, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
@@ -308,7 +308,7 @@ class DeltaRows(TableRows):
         if is_local(spark):
             try:
                 return read_in_tasks(spark, self.snapshot, paths)
-            except NotLocal as error:
+            except Unsupported as error:
                 spark = require_spark(spark, str(error))
         return read_snapshot(require_spark(spark, READS), self.store, self.snapshot, only=paths)
 

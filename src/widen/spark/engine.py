@@ -25,7 +25,7 @@ from functools import partial
 from importlib.util import find_spec
 from threading import RLock, Thread
 from types import MappingProxyType
-from typing import IO, Any, ClassVar, TypeAlias, TypeGuard, cast
+from typing import IO, Any, ClassVar, TypeAlias, TypeGuard, TypeVar, cast
 from weakref import finalize
 
 import pyarrow as pa
@@ -139,6 +139,33 @@ def require_spark(spark: Session, reason: str) -> SparkSession:
 
 READS = "only it reads these files"
 """Why rows of files are a DataFrame of Spark."""
+
+
+class Unsupported(Exception):
+    """Arrow does not do something exactly as Spark does; the text ends a sentence that begins with "Spark, because"."""
+
+
+_Result = TypeVar("_Result")
+
+
+def run_on_engine(
+    session: Session,
+    here: Callable[[LocalSession], _Result],
+    on_spark: Callable[[SparkSession], _Result],
+    reason: str = READS,
+) -> _Result:
+    """Return what this process makes of some work, or what Spark makes of it where it runs or where only it can.
+
+    Args:
+        here: Does the work with Arrow, or raises `Unsupported`.
+        reason: Why Spark does it where this process has not even tried.
+    """
+    if is_local(session):
+        try:
+            return here(session)
+        except Unsupported as error:
+            reason = str(error)
+    return on_spark(require_spark(session, reason))
 
 
 def find_started(session: Session | None) -> SparkSession | None:

@@ -15,11 +15,11 @@ from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
 
 if TYPE_CHECKING:
-    from widen.files import data_reader
+    from widen.spark import engine
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SparkSession
 else:
-    data_reader = import_lazily("widen.files.data_reader")
+    engine = import_lazily("widen.spark.engine")
 
 MAX_ROWS = 1_000_000
 _LARGEST_LIMIT = 2**31 - 1  # of Spark
@@ -33,7 +33,7 @@ class LocalFramesMixin(ABC):
         """Return rows in the types of the columns.
 
         Raises:
-            NotLocal: only Spark can read them, or evaluate the condition, exactly.
+            Unsupported: only Spark can read them, or evaluate the condition, exactly.
         """
 
     @abstractmethod
@@ -73,16 +73,14 @@ class LocalFramesMixin(ABC):
 
         Source: PROTOCOL.md#reader-requirements-for-type-widening; Iceberg's table specification, "Column Projection"
         """
-        from widen.spark.engine import find_session
-
         ensure_not_negative(limit=limit, max_rows=max_rows)
         row_limit = max_rows + 1 if limit is None else min(limit, max_rows + 1)
         try:
             if where is not None and not isinstance(where, str):
-                raise data_reader.NotLocal("the condition is a Column of Spark")
+                raise engine.Unsupported("the condition is a Column of Spark")
             rows = self._query_here(where, row_limit, unified=unified)
-        except data_reader.NotLocal as error:  # Spark reads what Arrow cannot read exactly
-            rows = self._query_on_spark(where, row_limit, find_session(spark, str(error)), unified=unified)
+        except engine.Unsupported as error:  # Spark reads what Arrow cannot read exactly
+            rows = self._query_on_spark(where, row_limit, engine.find_session(spark, str(error)), unified=unified)
         if rows.num_rows > max_rows:
             expected = "There are more rows. Give a limit, a condition or a larger number."
             raise InvalidOption(option="max_rows", value=max_rows, expected=expected)

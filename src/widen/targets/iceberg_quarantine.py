@@ -20,7 +20,6 @@ import msgspec
 from widen.batches.text_batch import with_original_positions, with_quarantine_time
 from widen.changes.iceberg_write import read_snapshot_here
 from widen.errors import InvalidOption, SourceError
-from widen.files.data_reader import NotLocal
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
 from widen.frames.table_writers import IcebergRows, IcebergWriter, read_footer_entries
 from widen.iceberg import properties as names
@@ -36,7 +35,7 @@ from widen.log.log_store import LogStore
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType
 from widen.protocol.file_statistics import NO_STATS
-from widen.spark.engine import Rows, Session, is_local, open_session
+from widen.spark.engine import Rows, Session, Unsupported, is_local, open_session
 from widen.targets.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
 from widen.targets.quarantine_tags import DIGEST, any_digest, encode_tag, file_digests, find_interrupted, merge_tags
 from widen.targets.table_format import (
@@ -289,7 +288,7 @@ class IcebergQuarantineContent(QuarantineContent):
         source = IcebergSource(lambda: spark, self.table.io, point)
         assert point.snapshot is not None
         if is_local(spark):
-            with suppress(NotLocal):
+            with suppress(Unsupported):
                 return read_snapshot_here(source, schema)
         scan = plan_scan(point, self.table.io)
         return read_iceberg_files(source, schema, scan)

@@ -642,7 +642,7 @@ class KeyedVersions:
     Args:
         schema: The columns of the version that the commit made.
         lists: Where to find the keys that were deleted before and after; None without such keys.
-        open_files: Returns the versions as this process reads them. May raise `NotLocal`.
+        open_files: Returns the versions as this process reads them. May raise `Unsupported`.
         open_rows: Returns the rows of both versions, given the session; None if there was no table.
     """
 

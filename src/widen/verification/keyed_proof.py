@@ -26,7 +26,7 @@ from widen.errors import InvalidOption
 from widen.evolution.key_rules import KeyRules
 from widen.evolution.policy import Policy
 from widen.files.arrow_types import count_up, one_array
-from widen.files.data_reader import FileScan, NotLocal, find_leaf
+from widen.files.data_reader import FileScan, find_leaf
 from widen.model.column_path import Path, find_field, fold_path
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, DataType, StructType
 from widen.proof.canonical import Form, count_form, digest
@@ -37,7 +37,7 @@ from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
-from widen.spark.engine import LocalFrame, Session, require_spark
+from widen.spark.engine import LocalFrame, Session, Unsupported, require_spark
 from widen.verification.key_judgement import (
     AFTER,
     BEFORE,
@@ -163,23 +163,23 @@ class LocalKeyedProof:
         """Return the result of the proof.
 
         Raises:
-            NotLocal: only Spark can prove it.
+            Unsupported: only Spark can prove it.
         """
         reason = find_proof_obstacle(self.rules, self.schema)
         if reason is not None:
-            raise NotLocal(reason)
+            raise Unsupported(reason)
         assert source.map_records is not None
         reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
         records = source.map_records(partial(_record_batches, reader, self.schema))
         try:
             return self._compare(reader, _RECORDS.empty_table() if not len(records) else records, limit, share)
         except InvalidOption as error:  # a type that Arrow does not have
-            raise NotLocal(error.message) from error
+            raise Unsupported(error.message) from error
 
     def _compare(self, reader: KeyReader, records: pa.Table, limit: int, share: float) -> Verification:
         if pc.any(pc.equal(records[IS_DELETE], UNDECIDED)).as_py():
             ensure_decided(self.rules)
-            raise NotLocal("only it says of some records whether they delete")
+            raise Unsupported("only it says of some records whether they delete")
         keys = pc.unique(records[KEY]).drop_null()
         table = _TableReader(reader, self.schema, self.policy, keys)
         before, after = table.read(self.versions)
@@ -212,7 +212,7 @@ def _deletions(
     others: set[Deletion] = set()
     found = read_deletions(listing)
     if found is None:
-        raise NotLocal("so many keys were deleted")
+        raise Unsupported("so many keys were deleted")
     for each in found:
         code = table.code_of(listed_key(each.key, len(reader.rules.key)))
         if code is None:
@@ -229,7 +229,7 @@ def prove_here(
     """Return the result of a proof in this process; None if that takes Spark, which has then started."""
     try:
         return build().verify(read_source(), share)
-    except NotLocal as error:
+    except Unsupported as error:
         require_spark(spark, f"it verifies rows that change by key, and {error}")
         return None
 

@@ -16,11 +16,11 @@ from widen.batches import column_copy, parquet_batch
 from widen.batches.column_copy import SourceFooter, to_source_footer
 from widen.batches.parquet_batch import find_bad_parquet, find_file_parts
 from widen.errors import CorruptFile, SourceContentError
-from widen.files.data_reader import NotLocal
 from widen.json.field_rules import FileFields
 from widen.sources.arrow_columns import ColumnRules, Nanos
 from widen.sources.converted_files import OddTypes
 from widen.sources.listing import FileFormat, SourceFile, SourceFiles
+from widen.spark.engine import Unsupported
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
 
@@ -133,7 +133,7 @@ NOT_HERE: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any], str]] = {
 def test_what_spark_reads_in_another_way_is_left_to_it(tmp_path: Path, case: str) -> None:
     tables, options, reason = NOT_HERE[case]
     found = source(tmp_path, tables, **options)
-    with pytest.raises(NotLocal, match=reason):
+    with pytest.raises(Unsupported, match=reason):
         find_file_parts(found, FileFields(False))
 
 
@@ -177,7 +177,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 def test_options_are_those_of_sparks_reader(tmp_path: Path) -> None:
     found = source(tmp_path, {"a": {"v": INT}})
     changed = SourceFiles((), found.files, (), FileFormat.PARQUET, {"mergeSchema": "false"})
-    with pytest.raises(NotLocal, match="the options are those of its reader"):
+    with pytest.raises(Unsupported, match="the options are those of its reader"):
         find_file_parts(changed, FileFields(False))
 
 

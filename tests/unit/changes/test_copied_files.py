@@ -15,11 +15,11 @@ from pyroaring import BitMap64
 import widen
 from widen.changes.copy_files import CopyGroup
 from widen.changes.delta_copies import DeltaCopies
-from widen.files.data_reader import NotLocal, RowSlice
+from widen.files.data_reader import RowSlice
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Add
-from widen.spark.engine import Engine, LocalSession
+from widen.spark.engine import Engine, LocalSession, Unsupported
 
 HERE: Any = LocalSession(Engine.LOCAL, pytest.fail)
 
@@ -49,7 +49,7 @@ def test_files_of_a_partition_become_one_without_the_marked_rows(tmp_path: Path,
         write(tmp_path, "day=1/b.parquet", {"name": pa.array(["x", None]), "id": pa.array([4, 5])}, [1]),
     ]
     (found,) = copies.copy([CopyGroup("job", files)])
-    assert not isinstance(found, NotLocal)
+    assert not isinstance(found, Unsupported)
     first, second = found
     assert pq.ParquetFile(tmp_path / first.path).read().to_pylist() == [
         {"id": 2, "name": None},
@@ -79,7 +79,7 @@ def test_files_that_arrow_does_not_read_exactly_are_left_to_spark(
     ]
     plain = [write(tmp_path, "day=2/c.parquet", {"id": pa.array([2, 3])}, [0])]
     refused, copied = copies.copy([CopyGroup("first", odd), CopyGroup("second", plain)])
-    assert isinstance(refused, NotLocal)
-    assert not isinstance(copied, NotLocal)
+    assert isinstance(refused, Unsupported)
+    assert not isinstance(copied, Unsupported)
     assert pq.ParquetFile(tmp_path / copied[0].path).read().to_pylist() == [{"id": 3, "name": None}]
     assert [*(tmp_path / "first").rglob("*.parquet")] == []

@@ -29,8 +29,8 @@ from support.iceberg_files import (
 )
 from widen.cli.show_commands import query_iceberg_table
 from widen.errors import CorruptFile
-from widen.files.data_reader import NotLocal
 from widen.iceberg.snapshots import SnapshotReference
+from widen.spark.engine import Unsupported
 
 NAN = float("nan")
 SCHEMA = Schema(
@@ -158,7 +158,7 @@ def test_values_that_are_not_in_the_files_are_left_to_spark(tmp_path: Path) -> N
     append(table, data_file(write_file(table, [ID], [{"id": 1}]), 1, partition=Record("a")))
     deletes = equality_deletes(table, [field("p", pa.string(), 2)], [{"p": "a"}], [2], partition=Record("a"))
     append_deletes(table, deletes)
-    with pytest.raises(NotLocal):
+    with pytest.raises(Unsupported):
         read(table)
 
 

@@ -10,11 +10,11 @@ import pytest
 
 import widen
 from widen.errors import InvalidCondition
-from widen.files.data_reader import NotLocal
 from widen.files.expressions import QueriedFiles, query_files, query_locally
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import plan_test
 from widen.protocol.column_metadata import parse_columns
+from widen.spark.engine import Unsupported
 
 SCHEMA = parse_columns(
     "id int, Name string, f double, d decimal(9,2), b boolean, r struct<N: int, t: string>, raw binary"
@@ -62,7 +62,7 @@ def test_conditions_have_three_values(condition: str) -> None:
 
 @pytest.mark.parametrize("condition", ["id + 1 = 2", "raw = X'61'", "length(name) = 1", "id = 1 AND name LIKE 'a%'"])
 def test_other_conditions_are_left_to_spark(condition: str) -> None:
-    with pytest.raises(NotLocal):
+    with pytest.raises(Unsupported):
         plan_test(bind_condition(condition, SCHEMA))
 
 
@@ -91,7 +91,7 @@ def test_comparisons_of_integers_need_no_spark(condition: str) -> None:
     ],
 )
 def test_what_may_fail_or_round_is_left_to_spark(condition: str) -> None:
-    with pytest.raises(NotLocal):
+    with pytest.raises(Unsupported):
         pytest.fail(f"{find_ids(condition)}")
 
 
@@ -120,7 +120,7 @@ def test_patterns_of_texts_need_no_spark(condition: str) -> None:
     ],
 )
 def test_other_patterns_are_left_to_spark(condition: str) -> None:
-    with pytest.raises(NotLocal):
+    with pytest.raises(Unsupported):
         pytest.fail(f"{find_ids(condition)}")
 
 
@@ -160,7 +160,7 @@ def test_a_typo_is_told_without_spark(text: str) -> None:
     ],
 )
 def test_what_may_be_right_is_no_typo(text: str) -> None:
-    with pytest.raises(NotLocal):
+    with pytest.raises(Unsupported):
         find_ids(text)
 
 
@@ -191,5 +191,5 @@ def test_fields_are_unified_without_spark(table: Any) -> None:
 
 
 def test_a_column_that_is_selected_twice_is_left_to_spark(table: Any) -> None:
-    with pytest.raises(NotLocal, match="selects a column twice"):
+    with pytest.raises(Unsupported, match="selects a column twice"):
         query_locally(table.snapshot, select=["id", "id"])

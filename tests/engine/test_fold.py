@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import widen
+from widen.changes.fold_column import FoldedRows, change_condition, folded_columns
 from widen.errors import FoldLosesValues, InvalidOption
+from widen.evolution.unify import FoldPlan, Rest
+from widen.files.arrow_types import to_arrow
 from widen.model.schema_json import parse_type
 from widen.model.types import Field, StructType
 from widen.schema.source_metadata import source_field
+from widen.spark.spark_types import to_spark
 from widen.table import Table, create_table
 
 
@@ -95,3 +102,45 @@ def test_rows_of_an_iceberg_table_keep_their_ids(spark: SparkSession, tmp_path: 
     table.fold("a_string", spark=spark)
     assert [column.name for column in table.refresh().columns] == ["a", "n"]
     assert ids() == [*before[:2], (3, 7, before[2][2]), before[3]]
+
+
+TEXTS = [None, "1", "-0", "1.50", "1e2", "9007199254740993", "true", "2024-02-29", "2024-02-29T01:02:03.000004Z", "x"]
+OLD: dict[str, list[Any]] = {
+    "bigint": [None, 1, 9007199254740993],
+    "double": [None, 1.5, -0.0],
+    "decimal(20,2)": [None, Decimal("1.50"), Decimal("1.00")],
+    "boolean": [None, True, False],
+    "date": [None, date(2024, 2, 29), date(1, 1, 1)],
+    "timestamp": [None, datetime(2024, 2, 29, 1, 2, 3, 4, timezone.utc), datetime(9999, 1, 1, tzinfo=timezone.utc)],
+    "timestamp_ntz": [None, datetime(2024, 2, 29, 1, 2, 3, 4), datetime(1500, 1, 1)],
+    "array<bigint>": [None, [1], [None]],
+    "string": [None, "1", "x"],
+}
+
+
+@pytest.mark.parametrize("target", OLD)
+def test_spark_and_arrow_fold_alike(spark: SparkSession, target: str) -> None:
+    into, text = parse_type(target), parse_type("string")
+    pairs = [(one, old) for one in TEXTS for old in OLD[target]]
+    if target == "array<bigint>":
+        text = parse_type("array<string>")
+        pairs = [([one, "2"] if one else one, old) for one, old in pairs]
+    pairs *= 2
+    fold = FoldPlan(("s", "v_string"), text, ("s", "v"), into)
+    record = pa.StructArray.from_arrays(
+        [pa.array([old for _, old in pairs], to_arrow(into)), pa.array([one for one, _ in pairs], to_arrow(text))],
+        names=["v", "v_string"],
+    )
+    table = pa.table({"n": range(len(pairs)), "s": record})
+    schema = StructType(
+        (Field("n", parse_type("bigint")), Field("s", StructType((Field("v", into), Field("v_string", text)))))
+    )
+    frame = spark.createDataFrame(table, to_spark(schema))
+    for rest in (Rest.KEEP, Rest.LOSE):
+        folded = FoldedRows(fold, rest)
+        chosen = table.filter(folded.are_changed(table))
+        here = chosen.set_column(1, "s", folded.new_columns(chosen)["s"])
+        new = folded_columns(schema, fold)["s"]
+        there = frame.where(change_condition(fold, rest)).select("n", new.alias("s")).toArrow()
+        assert there.sort_by("n").cast(here.schema).to_pylist() == here.to_pylist()
+    assert folded.count_frame(frame) == folded.count([table])

@@ -12,7 +12,7 @@ Source: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file, #deletion-vectors; 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -143,9 +143,26 @@ def change_files(
     """
     with ChangeFiles(context) as files:
         try:
-            plan = _with_condition(context, _plan(files, values), where)
+            plan = _with_condition(context, _plan(files, _to_row_values(context, values)), where)
         except EngineUnsuitable as error:
             raise Unsupported(str(error.fields["reason"])) from error
+        return _to_result(files, plan, _change(context, plan))
+
+
+def change_chosen_rows(
+    context: ChangeContext, names: Collection[str], test: RowTest, values: RowValues
+) -> ChangeResult:
+    """Update the rows that a function chooses, and return the result; nothing is committed.
+
+    Args:
+        names: The columns that it looks at.
+        test: Returns which rows change. Picklable, as ``values`` is, which returns their new values.
+
+    Raises:
+        Unsupported: Spark has to make the change; nothing is left of what was written.
+    """
+    with ChangeFiles(context) as files:
+        plan = _with_test(context, _plan(files, values), names, test)
         return _to_result(files, plan, _change(context, plan))
 
 
@@ -228,9 +245,25 @@ def _with_condition(context: ChangeContext, plan: _FileChange, where: Expression
         if is_local(context.session):
             raise
         return replace(plan, found=_find_by_spark(context, where))
-    used = {path[0] for path in referenced_columns(plain_sql(where), schema)}
-    columns = StructType(tuple(field for field in schema if field.name in used))
+    return _with_test(context, plan, {path[0] for path in referenced_columns(plain_sql(where), schema)}, test)
+
+
+def _with_test(context: ChangeContext, plan: _FileChange, names: Collection[str], test: RowTest) -> _FileChange:
+    columns = StructType(tuple(field for field in context.snapshot.schema if field.name in names))
     return replace(plan, narrow=replace(plan.narrow, schema=columns), test=test)
+
+
+def _to_row_values(context: ChangeContext, values: Mapping[str, tuple[str, DataType]] | None) -> RowValues | None:
+    """Return what computes new values.
+
+    Raises:
+        Unsupported: only Spark computes one exactly.
+    """
+    if values is None:
+        return None
+    return plan_values(
+        context.snapshot.schema, {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
+    )
 
 
 def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _FoundRows]:
@@ -247,17 +280,18 @@ def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _Foun
     return {key: _FoundRows(positions, totals[key] or 0) for key, positions in to_bitmaps(words).items()}
 
 
-def _plan(files: ChangeFiles, values: Mapping[str, tuple[str, DataType]] | None) -> _FileChange:
+def _plan(files: ChangeFiles, new: RowValues | None) -> _FileChange:
     """Return what tasks do with all rows.
 
+    Args:
+        new: Computes the new values; None to delete rows.
+
     Raises:
-        Unsupported: only Spark reads or writes the table, or computes a value, exactly.
+        Unsupported: only Spark reads or writes the table exactly.
     """
     context = files.context
     scan = plan_local_scan(context.snapshot)
     narrow = replace(scan, schema=StructType(()))
-    given = None if values is None else {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
-    new = None if given is None else plan_values(context.snapshot.schema, given)
     vectors = files.new_folder() if context.has("deletionVectors") else None
     plan = _FileChange(context.store, narrow, scan, None, None, new, vectors=vectors)
     if new is None and vectors:

@@ -126,7 +126,7 @@ class RowChange:
         Raises:
             Unsupported: Spark has to copy them, or checks what is in a value.
         """
-        columns = self._columns
+        columns = self.columns
         if not can_copy_here(self.source, self.writer, self.scan):
             raise Unsupported("it copies the files of the table")
         if not all(is_fully_nullable(field.type) for field in columns) or has_length_rules(columns):
@@ -138,7 +138,7 @@ class RowChange:
 
     def _hold(self) -> HeldRows | None:
         """Return the rows that Spark decides, with their new values; None if this process cannot hold them."""
-        columns, scan = self._columns, self.scan
+        columns, scan = self.columns, self.scan
         at_most = sum(file.rows for file in scan.files) if self.is_whole else None
         is_large = at_most is not None and at_most > most_rows(columns, LONGEST[-1])
         if not self._writes or is_large or not can_copy_here(self.source, self.writer, scan):
@@ -364,7 +364,7 @@ class RowChange:
         return sum(count for at, count in counts.items() if self.kinds[at] in kinds)
 
     @property
-    def _columns(self) -> StructType:
+    def columns(self) -> StructType:
         """The columns that change."""
         return StructType(tuple(field for field in self.writer.schema if field.name in self.names))
 

@@ -21,12 +21,13 @@ from widen.changes.assignment import (
     to_assigned_values,
     translate_overflow,
 )
+from widen.changes.fold_column import FoldedRows, change_condition, folded_columns, has_value
 from widen.changes.iceberg_apply import RowChange
 from widen.changes.iceberg_copies import HeldRows, RowSearch
 from widen.changes.iceberg_vectors import marks_rows
 from widen.changes.iceberg_write import ReplacedFiles, check_iceberg_rows, find_deleted, open_iceberg_writer
 from widen.changes.merge import MergeClause, MergeDecision, MergeResolution, MergeSides
-from widen.changes.update_delete import change_condition, folded_columns, has_value, judge_values, rows_within
+from widen.changes.update_delete import rows_within
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.deleted_rows import FILE, ROW
@@ -417,9 +418,13 @@ class IcebergFold:
     @cached_property
     def preview(self) -> FoldResult:
         """What the fold would do."""
-        rows, where = self.rows, has_value(self.plan)
-        found = read_iceberg_files(rows._source, rows.schema, self._scan).where(where)
-        result = judge_values(found, self.plan)
+        folded, rows = FoldedRows(self.plan), self.rows
+        try:
+            result = folded.count(found for _, _, found in self._search.matching(folded.names))
+        except Unsupported as error:
+            require_spark(rows.session, str(error))
+            found = read_iceberg_files(rows._source, rows.schema, self._scan)
+            result = folded.count_frame(found.where(has_value(self.plan)))
         try:
             plan_columns(rows.name, [DropColumn(self.plan.column)])
         except ColumnRefused:
@@ -432,23 +437,40 @@ class IcebergFold:
 
     def commit(self, rest: Rest) -> CommitResult:
         """Update the rows and commit; nothing is committed if nothing changes."""
+        try:
+            return self._commit(rest)
+        except Unsupported as error:
+            rows = replace(self.rows, session=require_spark(self.rows.session, str(error)))
+            return replace(self, rows=rows)._commit(rest)
+
+    def _commit(self, rest: Rest) -> CommitResult:
         rows, plan = self.rows, self.plan
         drops = self.preview.is_dropped and (rest is Rest.LOSE or not self.preview.lost)
         unchanged = rows._unchanged().version
         if unchanged is not None and not drops and not self.moved_values(rest):
             return unchanged
-        is_match, new = change_condition(plan, rest), folded_columns(rows.schema, plan)
         transaction = rows._open([DropColumn(plan.column)] if drops else ())
+        folded = FoldedRows(plan, rest)
 
         def decide(columns: StructType, frame: DataFrame) -> DataFrame:
+            is_match, new = change_condition(plan, rest), folded_columns(rows.schema, plan)
             return _decide_updates(frame, columns, is_match, new)
 
+        def here() -> HeldRows:
+            change.ensure_held()
+            return self._search.hold_computed(change.columns, folded.names, folded.new_columns, folded.are_changed)
+
         change = rows._change(transaction, self._scan, (ChangeKind.UPDATE,), decide, statement="update")
+        change = replace(change, names=folded.names)
         with StagedFiles() as staged:
-            files = replace(change, names=new.keys()).write(staged) if self._scan.files else ReplacedFiles()
+            files = change.write(staged, here) if self._scan.files else ReplacedFiles()
             version = rows._commit(transaction, staged, FOLD, files, {}).version
         assert version is not None
         return version
+
+    @property
+    def _search(self) -> RowSearch:
+        return replace(self.rows._search, scan=self._scan)
 
     @cached_property
     def _scan(self) -> IcebergScan:

@@ -26,7 +26,8 @@ from widen.changes.iceberg_write import by_path, find_deleted, to_plain_adds
 from widen.errors import InvalidOption
 from widen.files.arrow_types import one_array, to_arrow
 from widen.files.deleted_rows import FILE, ROW, to_bitmap
-from widen.files.expressions import plain_sql, plan_condition, plan_values
+from widen.files.expressions import RowValues, plain_sql, plan_condition, plan_values
+from widen.files.row_tests import RowTest
 from widen.frames.iceberg_scan import IcebergSource, file_scan, to_uris
 from widen.frames.scan import location_key
 from widen.iceberg.scan_plan import IcebergScan
@@ -252,7 +253,7 @@ class RowSearch:
     def hold_deletions(self) -> HeldRows:
         """Return the rows, to delete them."""
         found = {key: BitMap64() for key in self._keys}
-        for key, positions, _ in self._matching(()):
+        for key, positions, _ in self.matching(()):
             found[key] |= to_bitmap(positions)
         marked = {key: bitmap for key, bitmap in found.items() if bitmap}
         return HeldRows(_PLACES.empty_table(), self._keys, (ChangeKind.DELETE,), marked)
@@ -267,18 +268,33 @@ class RowSearch:
             Unsupported: as for `hold_deletions`, or so many rows change, or one breaks a rule of the table.
         """
         given = {name: (plain_sql(text), kind) for name, (text, kind) in values.items()}
-        evaluate = plan_values(self.schema, given)
-        columns = [field for field in self.schema if field.name in values]
         used = {path[0] for text, _ in given.values() for path in referenced_columns(text, self.schema)}
+        columns = StructType(tuple(field for field in self.schema if field.name in values))
+        return self.hold_computed(columns, used, plan_values(self.schema, given))
+
+    def hold_computed(
+        self, columns: StructType, used: Collection[str], evaluate: RowValues, test: RowTest | None = None
+    ) -> HeldRows:
+        """Return the rows with new values that a function computes.
+
+        Args:
+            columns: The columns that change, with their types after the change.
+            used: The columns that the functions look at.
+            test: Returns which of the rows change; None for all.
+
+        Raises:
+            Unsupported: as for `hold_updates`.
+        """
         numbers = {key: at for at, key in enumerate(self._keys)}
         schema = pa.schema([*_PLACES, *((field.name, to_arrow(field.type)) for field in columns)])
         parts, size = [schema.empty_table()], 0
-        for key, positions, rows in self._matching(used):
+        for key, positions, rows in self.matching(used, test):
             new = evaluate(rows)
             if any(not field.nullable and new[field.name].null_count for field in columns):
                 raise Unsupported("a required column would be null")
             file, clause = (pa.repeat(pa.scalar(number, pa.int32()), len(rows)) for number in (numbers[key], 0))
-            arrays = [file, positions.cast(pa.int64()), clause, *(one_array(new[field.name]) for field in columns)]
+            values = (one_array(new[field.name]).cast(to_arrow(field.type)) for field in columns)
+            arrays = [file, positions.cast(pa.int64()), clause, *values]
             parts.append(pa.Table.from_arrays(arrays, schema=schema))
             size += parts[-1].nbytes
             if size > HELD_BYTES:
@@ -289,11 +305,15 @@ class RowSearch:
     def _keys(self) -> list[str]:
         return [location_key(uri) for uri in to_uris(file.path for file in self.scan.files)]
 
-    def _matching(self, names: Collection[str]) -> Iterator[tuple[str, pa.Array, pa.Table]]:
+    def matching(self, names: Collection[str], also: RowTest | None = None) -> Iterator[tuple[str, pa.Array, pa.Table]]:
         """Yield the key of a file, and some of its rows that match the condition, with their positions.
 
         Args:
             names: The columns of these rows, in addition to the columns of the condition.
+            also: Another test that the rows pass.
+
+        Raises:
+            Unsupported: only Spark can read the files, or evaluate the condition.
         """
         total = sum(file.size_bytes for file in self.scan.files)
         if total > COPIED_BYTES:
@@ -311,6 +331,8 @@ class RowSearch:
             try:
                 for positions, rows in files.read_located(file):
                     chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else one_array(test(rows))
+                    if also is not None:
+                        chosen = pc.and_(chosen, also(rows))
                     if pc.any(chosen).as_py():
                         yield key, positions.filter(chosen), rows.filter(chosen)
             except (InvalidOption, pa.ArrowException) as error:

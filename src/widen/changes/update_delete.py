@@ -8,27 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 from widen.changes.arrow_changes import change_files
-from widen.changes.assignment import AssignedValue, ChangeKind, assign_columns, to_assigned_values, translate_overflow
+from widen.changes.assignment import ChangeKind, assign_columns, to_assigned_values, translate_overflow
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_in_place
-from widen.evolution.unify import FoldPlan, FoldResult, Rest
 from widen.files.expressions import find_types
 from widen.files.predicates import bind_condition
 from widen.frames.file_filters import files_in_partitions, files_in_same_partitions
 from widen.frames.physical_layout import fill_missing_columns
-from widen.frames.scan import read_snapshot
 from widen.log.commit import ReadSet
 from widen.log.snapshot import Snapshot, select_files
-from widen.model.column_path import Path, as_nullable, format_path
-from widen.model.types import VOID, ArrayType, DataType, StructType, quote_name
+from widen.model.column_path import Path, as_nullable
+from widen.model.types import VOID, DataType, StructType, quote_name
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.data_skipping import UnknownPredicate
-from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
 from widen.schema.growth import (
     Relation,
     SchemaChangeOptions,
@@ -42,11 +37,9 @@ from widen.spark.engine import READS, Session, Unsupported, is_local, require_sp
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.spark_types import (
-    Column,
     DataFrame,
     F,
     SparkSession,
-    spark_types,
     to_spark,
     type_to_spark,
     visible_schema,
@@ -207,86 +200,3 @@ def rows_within(rows: DataFrame, schema: StructType, where: Expression) -> DataF
     column, is_true = F.col(quote_name(anchor.name)), F.coalesce(to_column(where), F.lit(False))
     outside = raise_expression("OUTSIDE", {"where": expression_text(where)}).cast(type_to_spark(anchor.type))
     return rows.withColumn(anchor.name, F.when(is_true, column).otherwise(outside))
-
-
-# Fold a column into another column of the same field: the preview, and the change of rows.
-#
-# Source: docs/evolution-rules.md#u3; Delta Lake's UPDATE
-
-
-SAMPLES = 5
-"""The number of sample values that cannot be folded."""
-
-_FINDING, _VALUE = "finding", "value"
-
-
-def preview_fold(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
-    """Return what a fold would do; nothing is written."""
-    return judge_values(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)), fold)
-
-
-def judge_values(rows: DataFrame, fold: FoldPlan) -> FoldResult:
-    """Return how many values of a column can be folded."""
-    judged = rows.select(_judge_rows(fold).getField(_FINDING).alias(_FINDING), _text(fold).alias(_VALUE))
-    with translate_spark_errors():
-        counts = {row[_FINDING]: row["count"] for row in judged.groupBy(_FINDING).count().collect()}
-        stays = judged.where(F.col(_FINDING) == STAYS).select(_VALUE)
-        samples = tuple(row[_VALUE] for row in stays.limit(SAMPLES).collect()) if counts.get(STAYS) else ()
-    return FoldResult(
-        fold=fold,
-        values=sum(counts.values()),
-        fits=counts.get(FITS, 0),
-        duplicates=counts.get(DUPLICATE, 0),
-        samples=samples,
-    )
-
-
-def fold_rows(spark: SparkSession, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
-    """Rewrite the files that have values in the column, and return the result. Nothing is committed."""
-    selection = select_files(snapshot, bind_condition(has_value(fold), snapshot.schema))
-    context = ChangeContext(spark, snapshot, snapshot.metadata, selection)
-    return change_in_place(
-        context, change_condition(fold, rest), folded_columns(snapshot.schema, fold), ChangeKind.UPDATE
-    )
-
-
-def change_condition(fold: FoldPlan, rest: Rest) -> Column:
-    """Return the condition on the rows that a fold changes."""
-    where = F.expr(has_value(fold))
-    return where if rest is Rest.LOSE else where & (_judge_rows(fold).getField(_FINDING) != STAYS)
-
-
-def folded_columns(schema: StructType, fold: FoldPlan) -> dict[str, Column]:
-    """Return the new values of the changed columns, by name, in the rows that a fold changes."""
-    nothing = F.lit(None).cast(type_to_spark(fold.type))
-    values = {
-        fold.into: AssignedValue(_judge_rows(fold).getField(_VALUE), fold.into_type),
-        fold.column: AssignedValue(nothing, fold.type),
-    }
-    return assign_columns(schema, values, lambda name: F.col(quote_name(name)))
-
-
-def has_value(fold: FoldPlan) -> str:
-    """Return the condition on the rows that have a value in the column to fold."""
-    return f"{format_path(fold.column)} IS NOT NULL"
-
-
-def _judge_rows(fold: FoldPlan) -> Column:
-    """Return a struct of the finding for the value of each row and the new value of the target column."""
-    result = spark_types.StructType().add(_FINDING, spark_types.StringType()).add(_VALUE, type_to_spark(fold.into_type))
-    # Without Arrow, which would convert timestamps to the time zone of the session.
-    judged = F.udf(partial(_judge, fold.type, fold.into_type), result, useArrow=False)
-    return judged(_column(fold.column), _column(fold.into))
-
-
-def _judge(type: DataType, into: DataType, value: Any, old: Any) -> tuple[str, Any] | None:
-    return None if value is None else judge_fold(value, type, old, into)
-
-
-def _text(fold: FoldPlan) -> Column:
-    column = _column(fold.column)
-    return F.to_json(column) if isinstance(fold.type, ArrayType) else column.cast("string")
-
-
-def _column(path: Path) -> Column:
-    return F.col(format_path(path))

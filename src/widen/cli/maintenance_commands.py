@@ -414,10 +414,11 @@ def run_fold(
         wanted: The column, the target column, and what to do with the rest.
     """
     from widen.report.text_format import sample_formatter
+    from widen.spark.engine import find_started
 
     column, into, rest = wanted
-    with progress("starting Spark") as update:
-        session = update.watch(output.spark_session("it converts the values of a column"))
+    with progress("reading the values") as update:
+        session = output.choose_session(None, update)
         update(Step("reading the values", size_bytes))
         result = opened.plan_fold(column, into, spark=session)
     shown = [text for text in map(sample_formatter(samples.value), result.samples) if text]
@@ -431,7 +432,8 @@ def run_fold(
         show(_fold_preview(result, shown))
     before = opened.version
     with progress("writing") as update:
-        update.watch(session)
+        if (started := find_started(session)) is not None:
+            update.watch(started)
         update(Step("writing", size_bytes))
         opened.fold(column, into, rest=rest.value, spark=session)
     if not result.is_dropped and opened.version != before:

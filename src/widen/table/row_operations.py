@@ -28,6 +28,7 @@ from widen.table.results import TableChange
 if TYPE_CHECKING:
     from widen.changes.change_context import ChangeResult
     from widen.changes.merge import MergeClause, MergeSides
+    from widen.spark.engine import Session
     from widen.spark.expression import Expression
     from widen.spark.spark_types import DataFrame, SparkSession
 
@@ -408,7 +409,7 @@ class FoldMixin(ABC):
         Args:
             column: The column to fold, e.g. ``total_string``.
             into: The target column; by default the one with the plain field name.
-            spark: The session, classic or Connect; by default the active one, else a local one.
+            spark: The session; as in `delete`.
 
         Raises:
             ColumnNotFound: the column does not exist.
@@ -421,13 +422,9 @@ class FoldMixin(ABC):
 
         Source: docs/evolution-rules.md#u3
         """
-        from widen.spark.engine import find_session
+        from widen.spark.engine import open_session
 
-        return self._preview_fold(
-            to_path(column),
-            None if into is None else to_path(into),
-            find_session(spark, "it compares the values of two columns"),
-        )
+        return self._preview_fold(to_path(column), None if into is None else to_path(into), open_session(spark))
 
     @check_arguments
     def fold(
@@ -450,7 +447,7 @@ class FoldMixin(ABC):
             rest: What to do with values that do not convert exactly, or whose row has another value in the target
                 column: ``refuse`` raises and changes nothing, ``keep`` leaves them where they are, ``lose`` discards
                 them.
-            spark: The session, classic or Connect; by default the active one, else a local one.
+            spark: The session; as in `delete`.
 
         Raises:
             FoldLosesValues: there are such values, and ``rest`` is ``refuse``.
@@ -470,25 +467,25 @@ class FoldMixin(ABC):
 
         Source: docs/evolution-rules.md#u3
         """
-        from widen.spark.engine import find_session
+        from widen.spark.engine import open_session
 
         path, target = to_path(column), None if into is None else to_path(into)
-        return self._fold(path, target, parse_rest(rest), find_session(spark, "it converts the values of a column"))
+        return self._fold(path, target, parse_rest(rest), open_session(spark))
 
     @abstractmethod
-    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
+    def _preview_fold(self, column: Path, into: Path | None, spark: Session) -> FoldResult:
         """Return what a fold would do."""
 
     @abstractmethod
-    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: Session) -> TableChange[Self]:
         """Fold a column."""
 
 
 class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
     """Folds in Delta tables."""
 
-    def _preview_fold(self, column: Path, into: Path | None, spark: SparkSession) -> FoldResult:
-        from widen.changes.update_delete import preview_fold
+    def _preview_fold(self, column: Path, into: Path | None, spark: Session) -> FoldResult:
+        from widen.changes.fold_column import preview_fold
 
         fold = plan_fold(self._snapshot.schema, column, into)
         preview = preview_fold(spark, self._snapshot, fold)
@@ -498,9 +495,9 @@ class DeltaFoldMixin(FoldMixin, RowChangesMixin, ColumnChangesMixin):
             return preview
         return replace(preview, is_dropped=True)
 
-    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: SparkSession) -> TableChange[Self]:
+    def _fold(self, column: Path, into: Path | None, rest: Rest, spark: Session) -> TableChange[Self]:
+        from widen.changes.fold_column import fold_rows
         from widen.changes.merge import update_metrics
-        from widen.changes.update_delete import fold_rows
 
         self._ensure_changeable(FOLD)
         preview = self._preview_fold(column, into, spark)

@@ -120,7 +120,7 @@ SPACE = $(subst x,,x x)
 COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit) tests/engine/test_keyed_proof.py
 
 .PHONY: test-spark
-test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark; SHARE=0/3 for a third of them
+test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark; SHARE=0/4 for a quarter of them
 	@export WIDEN_TEST_ENGINE=spark WIDEN_TEST_QUICK=1 WIDEN_TEST_SHARE=$(or $(SHARE),0/1) && $(PYTEST) $(PARALLEL) $(or $(filter-out tests,$(TESTS)),$(COVERED)) $(ARGS)
 
 .PHONY: settings

@@ -64,40 +64,6 @@ def test_the_page_shows_the_project() -> None:
         assert file.read_text().endswith(text), name
 
 
-def test_the_example_runs_with_drift_between_its_runs(tmp_path: Path) -> None:
-    project = copy_example(tmp_path)
-
-    shutil.copy(project / "landing" / "monday" / "orders.json", tmp_path / "landing" / "monday.json")
-    assert "COMPLETED" in pipelines(project, "dry-run") + pipelines(project, "run")
-    assert rows(tmp_path / "bronze", "id", "status", "total") == [(1, "placed", 12), (2, "placed", 30)]
-
-    shutil.copy(project / "landing" / "tuesday" / "orders.json", tmp_path / "landing" / "tuesday.json")
-    pipelines(project, "run")
-    assert rows(tmp_path / "bronze", "id", "status", "total", "total_string", "gift") == [
-        (1, "placed", 12.0, None, None),
-        (1, "shipped", 12.5, "12.5", None),
-        (2, "placed", 30.0, None, None),
-        (3, "placed", None, "7.25 EUR", True),
-    ]
-    silver = rows(tmp_path / "silver", "id", "status", "total", "_is_current")
-    assert silver == [
-        (1, "placed", 12.0, False),
-        (1, "shipped", 12.5, True),
-        (2, "placed", 30.0, True),
-        (3, "placed", None, True),
-    ]
-    assert Table(tmp_path / "bronze").version == 1  # nothing was loaded twice
-
-    # A catalog that outlives the run: without one, Spark makes the view anew, and finds the files of the last run.
-    conf = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse"]
-    pipelines(project, *conf, "run", "--spec", "gold.yml")
-    gold = pq.read_table(tmp_path / "warehouse" / "totals").to_pylist()
-    assert sorted((row["status"], row["orders"], row["total"]) for row in gold) == [
-        ("placed", 2, 30.0),
-        ("shipped", 1, 12.5),
-    ]
-
-
 COPIES = """
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
@@ -119,11 +85,13 @@ def customers() -> DataFrame:
 """
 
 
-def test_a_run_says_that_its_source_has_new_columns_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "load").mkdir()
-    (tmp_path / "load" / "copies.py").write_text(COPIES)
-    spec = f"name: copies\nstorage: file://{tmp_path}/storage\nconfiguration:\n  lake: {tmp_path}\n"
-    (tmp_path / "spark-pipeline.yml").write_text(f"{spec}libraries:\n  - glob:\n      include: load/**\n")
+def test_the_example_and_copies_of_tables_run_with_drift(tmp_path: Path) -> None:
+    """Three runs, each of which starts a Spark; the columns of two sources change while the first one works."""
+    project = copy_example(tmp_path)
+    (project / "load" / "copies.py").write_text(COPIES)
+
+    def land(day: str) -> None:
+        shutil.copy(project / "landing" / day / "orders.json", tmp_path / "landing" / f"{day}.json")
 
     def load(table: str, *records: str) -> None:
         (tmp_path / "records.json").write_text("\n".join(records))
@@ -135,20 +103,49 @@ def test_a_run_says_that_its_source_has_new_columns_and_the_next_one_goes_on(tmp
 
     load("orders", '{"id": 1, "total": 1}', '{"id": 2, "total": 2}')
     load("customers", '{"id": 1}', '{"id": 2}')
-    # One flow at a time: when the second one starts, the columns are not those that Spark has planned it with.
+    land("monday")
+    # A catalog that outlives the run: without one, Spark makes the view anew, and finds the files of the last run.
     conf = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", f"spark.sql.warehouse.dir={tmp_path}/warehouse"]
-    conf = [*conf, "--conf", "spark.sql.pipelines.execution.maxConcurrentFlows=1"]
+    # One flow at a time: when the second one starts, the columns are not those that Spark has planned it with.
+    one = ["--conf", "spark.sql.pipelines.execution.maxConcurrentFlows=1"]
     said = "Start the stream again with the same checkpoint. It continues at version 1, in the new columns"
-    first = pipelines(tmp_path, *conf, "run", meanwhile=change_columns)
+    first = pipelines(project, *conf, *one, "run", meanwhile=change_columns)
     # Spark 4.1 plans a flow when it starts, and 4.2 all of them before the first.
     if not pyspark.__version__.startswith("4.1."):
         assert "DELTA_SCHEMA_CHANGED_WITH_VERSION" in first
         assert said in first
-    second = pipelines(tmp_path, *conf, "run")
-    assert said not in second
+    assert rows(tmp_path / "bronze", "id", "status", "total") == [(1, "placed", 12), (2, "placed", 30)]
+
+    land("tuesday")
+    assert said not in pipelines(project, *conf, *one, "run")
+    ensure_example_loaded(tmp_path)
     orders = [(1, 1, None), (2, 2, None), (3, 5_000_000_000, True)]
     assert rows(tmp_path / "copy", "id", "total", "gift") == orders
     # Each file alone: a folder is read with the columns of whichever file comes first.
     files = (tmp_path / "warehouse" / "customers").glob("*.parquet")
     customers = [row for file in files for row in pq.read_table(file).to_pylist()]
     assert sorted((row["id"], row.get("note")) for row in customers) == [(1, None), (2, None), (3, "new")]
+
+    pipelines(project, *conf, "run", "--spec", "gold.yml")
+    gold = pq.read_table(tmp_path / "warehouse" / "totals").to_pylist()
+    assert sorted((row["status"], row["orders"], row["total"]) for row in gold) == [
+        ("placed", 2, 30.0),
+        ("shipped", 1, 12.5),
+    ]
+
+
+def ensure_example_loaded(place: Path) -> None:
+    """Check the tables of the example after both of its days."""
+    assert rows(place / "bronze", "id", "status", "total", "total_string", "gift") == [
+        (1, "placed", 12.0, None, None),
+        (1, "shipped", 12.5, "12.5", None),
+        (2, "placed", 30.0, None, None),
+        (3, "placed", None, "7.25 EUR", True),
+    ]
+    assert rows(place / "silver", "id", "status", "total", "_is_current") == [
+        (1, "placed", 12.0, False),
+        (1, "shipped", 12.5, True),
+        (2, "placed", 30.0, True),
+        (3, "placed", None, True),
+    ]
+    assert Table(place / "bronze").version == 1  # nothing was loaded twice

@@ -5,8 +5,6 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-import pytest
-
 from widen.model.schema_json import parse_type
 from widen.model.types import BYTE, DATE, DOUBLE, FLOAT, INTEGER, LONG, SHORT, TIMESTAMP_NTZ, DecimalType
 from widen.schema.source_metadata import TableFormat, can_widen
@@ -54,10 +52,12 @@ ALLOWED = {
 TYPES = sorted({text for pair in ALLOWED for text in pair} | {"timestamp", "string", "boolean", "binary"})
 
 
-@pytest.mark.parametrize(("old", "new"), list(product(TYPES, TYPES)))
-def test_which_formats_widen_in_place(old: str, new: str) -> None:
-    able = {each for each in TableFormat if can_widen(each, parse_type(old), parse_type(new))}
-    assert able == ALLOWED.get((old, new), set())
+def test_which_formats_widen_in_place() -> None:
+    able = {
+        (old, new): {each for each in TableFormat if can_widen(each, parse_type(old), parse_type(new))}
+        for old, new in product(TYPES, TYPES)
+    }
+    assert {pair: formats for pair, formats in able.items() if formats} == ALLOWED
 
 
 TABLE = """\

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from widen.batches.corrupt_texts import NOT_UTF8
@@ -26,6 +26,7 @@ from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, merge_observations
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileValueReader
 from widen.proof.record_digests import DigestSum
 from widen.rows.row_builder import ORIGIN_FIELDS

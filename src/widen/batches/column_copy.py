@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial, reduce
 from itertools import accumulate, chain, zip_longest
@@ -37,6 +37,7 @@ from widen.log.commit_outcome import discard_folder
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.column_path import Path, leaves
 from widen.model.types import STRING, TIMESTAMP, ArrayType, DataType, DecimalType, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind

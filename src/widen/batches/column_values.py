@@ -9,7 +9,6 @@ Source: docs/evolution-rules.md#u14, #u16, #u17, #d1, #d12, #d13, #d16
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from types import MappingProxyType
 from typing import TypeAlias
@@ -49,6 +48,7 @@ from widen.model.types import (
     StructType,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.rows.row import (
     ColumnSlot,
     RecordRoute,

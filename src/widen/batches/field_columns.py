@@ -9,7 +9,6 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial, reduce
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 
 from widen.json.kinds import DOUBLE_WORD, STRING_WORD
 from widen.model.native_kernel import find_kernel
+from widen.model.value_classes import dataclass
 from widen.rows.native_decoder import BOOLEAN, DATE, DOUBLE, LONG, STRING
 from widen.rows.row import ColumnSlot
 from widen.rows.row_builder import RowBuilder

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from typing import cast
 
@@ -50,6 +50,7 @@ from widen.json.field_rules import SIGN
 from widen.json.observation import Observation, RecordObservation, merge_observations
 from widen.model.column_path import Path, fold_path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, quote_name, similarity_key
+from widen.model.value_classes import dataclass
 from widen.proof.known_names import find_source_names, learn_names
 from widen.proof.rules import leave_out, read_defaults
 from widen.rows.row import RecordRoute, build_routes

@@ -9,7 +9,7 @@ Source: docs/evolution-rules.md#d16
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import msgspec
 import pyarrow as pa
@@ -45,6 +45,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import format_path, leaves
 from widen.model.types import BOOLEAN, STRING, VARIANT, ArrayType, DataType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.rows.row import build_routes
 from widen.sources.file_ranges import Typed, field_steps, fields_of
 from widen.sources.listing import unusable_source

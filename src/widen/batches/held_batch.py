@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial, reduce
 
 import pyarrow as pa
@@ -32,6 +31,7 @@ from widen.frames.table_writers import TableRows, TableWriter
 from widen.json.observation import Observation
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.sources.file_ranges import RawTexts
 from widen.sources.held_rows import CHUNK_ROWS, RowsInMemory
 from widen.sources.listing import SourceFile

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from widen.files.footers import leaf_types
 from widen.limits import DRIVER_FOOTERS
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, map_children
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, Field, MapType, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.sources.listing import as_literal, source_file_key
 from widen.spark.errors import ignore_failed_cleanup
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, spark_errors, to_spark

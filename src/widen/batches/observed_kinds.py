@@ -9,7 +9,7 @@ import base64
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import BINARY, STRING, TIMESTAMP, ArrayType, DataType, MapType, StructType
+from widen.model.value_classes import dataclass
 
 _NO_SAMPLE = "{…}"
 

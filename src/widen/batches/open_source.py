@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timezone
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -27,6 +27,7 @@ from widen.limits import DRIVER_FOOTERS, REMOTE_FILES
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS
 from widen.schema.source_metadata import role_of, source_keys

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from itertools import groupby
 from typing import Any, TypeAlias, TypeVar, cast
@@ -106,6 +106,7 @@ from widen.model.types import (
     StructType,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileValueReader
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes

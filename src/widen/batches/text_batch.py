@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -51,6 +51,7 @@ from widen.json.field_rules import FileFields
 from widen.json.observation import Observation, RecordPosition
 from widen.log.commit_outcome import discard_folder
 from widen.model.types import StructType, is_same_name
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileTasks, FileValueReader
 from widen.rows.row_builder import ORIGIN_FIELDS, MissingColumn, OriginColumn, record_digest
 from widen.schema.source_metadata import source_key

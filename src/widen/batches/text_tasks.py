@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate, chain
 from sys import maxsize
@@ -41,6 +41,7 @@ from widen.json.observation import (
 from widen.json.record_path import FoundTexts, RecordPath
 from widen.model.column_path import as_nullable
 from widen.model.types import BINARY, DATE, LONG, STRING, TIMESTAMP, ArrayType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import NUL, NULL_TEXTS, has_no_partition, limit_of_partition
 from widen.rows.column_assembler import ColumnAssembler
 from widen.rows.native_decoder import NativeDecoder

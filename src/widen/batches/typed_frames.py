@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import groupby
 from json import JSONDecoder
@@ -55,6 +55,7 @@ from widen.model.types import (
     quote_name,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import HIVE_NULL
 from widen.rows.row import ColumnSlot, RecordRoute, widest_record_route
 from widen.sources.arrow_columns import Nanos

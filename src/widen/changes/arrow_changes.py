@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -48,6 +48,7 @@ from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
 from widen.model.types import DataType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, count_written_rows, with_loose_bounds

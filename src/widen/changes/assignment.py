@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ from widen.files.deleted_rows import FILE
 from widen.frames.physical_layout import cast_to_table_type
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import find_generation
 from widen.protocol.table_features import is_supported

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,7 @@ from widen.log.file_list import filter_files, to_adds, to_remove
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, AddCdc, Metadata, Protocol
 from widen.protocol.column_mapping import CHANGE_FOLDER, TrackingColumns, with_change_type
 from widen.protocol.data_skipping import FileSelection

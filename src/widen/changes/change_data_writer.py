@@ -12,7 +12,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -42,6 +42,7 @@ from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import as_nullable
 from widen.model.types import quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, to_physical
 from widen.protocol.deletion_vectors import pack_vectors, vector_file_path

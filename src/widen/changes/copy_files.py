@@ -12,7 +12,6 @@ import pickle
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any, Generic, TypeVar
@@ -26,6 +25,7 @@ from widen.limits import COPIED_BYTES, SOURCE_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
+from widen.model.value_classes import dataclass
 from widen.spark.engine import Session, Unsupported, can_start, is_local, require_spark
 from widen.spark.errors import environment_error, translate_spark_errors
 from widen.spark.ship import freeze_imports

@@ -14,7 +14,6 @@ import secrets
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
 import msgspec
@@ -35,6 +34,7 @@ from widen.log.snapshot import Snapshot, new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.transaction_id import DELETED_KEYS_APP_ID
 from widen.model.types import LONG, STRING, DecimalType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, Metadata, Protocol, Txn
 from widen.protocol.table_configuration import TableConfiguration
 from widen.spark.engine import Session, require_spark

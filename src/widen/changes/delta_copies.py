@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 
 import msgspec
@@ -30,6 +30,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, map_fields
 from widen.model.schema_json import to_json
 from widen.model.types import STRING, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, Metadata
 from widen.protocol.column_mapping import (
     COLUMN_ID,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -32,6 +31,7 @@ from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fold_path, format_path, parse_path
 from widen.model.types import BINARY, DataType, Field, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_properties import parse_age_ms

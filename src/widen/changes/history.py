@@ -10,7 +10,6 @@ Source: docs/guide/keys.md#history
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from widen.files.arrow_types import count_up, one_array, to_arrow
 from widen.json.field_rules import IS_CURRENT, VALID_FROM, VALID_TO
 from widen.model.column_path import Path
 from widen.model.types import BOOLEAN, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import source_key
 
 _BATCH, _TABLE, _REMEMBERED = range(3)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ from widen.iceberg.schema_conversion import ensure_names_distinct, find_unreadab
 from widen.limits import BROADCAST_ROWS
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType, is_fully_nullable, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import Predicate
 from widen.spark.engine import Unsupported, is_local
 from widen.spark.errors import translate_spark_errors, unpersist

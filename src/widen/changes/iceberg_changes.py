@@ -9,7 +9,7 @@ Source: Iceberg's table specification, "Row-level Deletes"; Delta Lake's DELETE,
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,7 @@ from widen.iceberg.table_commit import (
 from widen.log.commit_outcome import StagedFiles
 from widen.model.column_path import Path, as_nullable, find_field
 from widen.model.types import StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types

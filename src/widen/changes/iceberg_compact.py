@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from math import ceil
 from threading import Lock
@@ -43,6 +43,7 @@ from widen.limits import COPIED_BYTES, SORTED_BYTES
 from widen.log.commit_outcome import MAX_CONFLICTS, Conflicted, StagedFiles
 from widen.model.display import size_text
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.spark.engine import READS, Session
 from widen.spark.spark_types import DataFrame
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, reduce
 from operator import add
 from zlib import crc32
@@ -35,6 +35,7 @@ from widen.limits import COPIED_BYTES, HELD_BYTES
 from widen.model.column_path import leaves
 from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.schema.table_state import referenced_columns
 from widen.spark.engine import Unsupported
 from widen.spark.errors import translate_spark_errors

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from widen.iceberg.scan_plan import IcebergScan, ScannedFile, plan_scan
 from widen.log.commit_outcome import StagedFiles, discard_folder
 from widen.log.log_store import LogStore
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.data_skipping import Predicate
 from widen.spark.engine import Session, Unsupported

@@ -9,7 +9,6 @@ Source: Iceberg's table specification, "Deletion Vectors"; the Puffin specificat
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from widen.frames.iceberg_scan import IcebergSource
@@ -19,6 +18,7 @@ from widen.iceberg.puffin import pack_puffin
 from widen.iceberg.scan_plan import IcebergScan
 from widen.log.commit_outcome import StagedFiles
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile

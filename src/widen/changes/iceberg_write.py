@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -50,6 +50,7 @@ from widen.iceberg.table_commit import (
 from widen.limits import BROADCAST_ROWS, CHANGE_TASK_BYTES, CHANGE_THREADS, COPIED_BYTES
 from widen.log.commit_outcome import StagedFiles
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.parquet_files import without_void
 from widen.schema.growth import SchemaChangeOptions, merge_schema

@@ -9,7 +9,6 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, partial, reduce
 from typing import Any
@@ -49,6 +48,7 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
+from widen.model.value_classes import dataclass
 from widen.rows.row_builder import RowCondition
 from widen.spark.expression import join_columns
 from widen.spark.spark_types import Column, F

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +36,7 @@ from widen.files.footers import open_data_file
 from widen.limits import BUCKET_BYTES, BUCKET_RECORDS, CHANGE_TASK_BYTES
 from widen.log.log_store import LogStore
 from widen.model.types import quote_name
+from widen.model.value_classes import dataclass
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add
 from widen.spark.engine import Session, Unsupported, require_spark, start_tasks

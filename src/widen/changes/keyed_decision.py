@@ -9,7 +9,7 @@ Source: docs/guide/keys.md
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 from typing import TypeAlias
 
@@ -40,6 +40,7 @@ from widen.json.envelope import UNCHANGED
 from widen.json.field_rules import VERSION_FIELDS
 from widen.limits import BUCKET_BYTES, KEYED_BYTES
 from widen.model.types import BYTE, STRING, DataType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import role_of, source_key
 
 _BATCH, _TABLE, _REMEMBERED = range(3)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 from typing import Protocol as Interface
@@ -31,6 +30,7 @@ from widen.log.file_list import concat_files, filter_files, from_adds, to_adds
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.types import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, ArrayType, DataType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add, Protocol
 from widen.protocol.data_skipping import Predicate

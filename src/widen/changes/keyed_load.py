@@ -12,7 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -49,6 +49,7 @@ from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, StructType, is_same_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.data_skipping import And, Or, Predicate, UnknownPredicate, column_conditions

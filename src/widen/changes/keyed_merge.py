@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
@@ -34,6 +33,7 @@ from widen.limits import CHANGED_BYTES, KEYED_RECORDS
 from widen.log.file_list import concat_files, from_adds
 from widen.log.snapshot import select_files
 from widen.model.types import DOUBLE, FLOAT, VOID, Field, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, AddCdc
 from widen.protocol.column_metadata import COLLATIONS, char_lengths, has_generated_values
 from widen.protocol.file_statistics import count_written_rows

@@ -9,7 +9,7 @@ Source: Delta Lake's MERGE
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 from itertools import pairwise
@@ -36,6 +36,7 @@ from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, as_nullable, resolve
 from widen.model.schema_json import from_json
 from widen.model.types import DataType, Field, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, Protocol
 from widen.protocol.column_mapping import TrackingColumns
 from widen.protocol.column_metadata import find_identity, has_generated_values

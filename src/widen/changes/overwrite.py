@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from functools import partial, reduce
 
@@ -24,6 +24,7 @@ from widen.log.file_list import concat_files, from_adds
 from widen.log.snapshot import Snapshot, select_files
 from widen.log.version_changes import INSERT
 from widen.model.types import BYTE, DATE, INTEGER, LONG, SHORT, STRING, DataType, DecimalType, Field, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, Metadata
 from widen.protocol.column_mapping import CHANGE_TYPE
 from widen.protocol.comparison import bind_comparison

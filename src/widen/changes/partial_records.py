@@ -9,7 +9,7 @@ Source: docs/guide/keys.md#missing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from widen.files.data_reader import find_leaf
 from widen.json.document import InvalidJson, document_to_json, parse_document
 from widen.model.column_path import Path
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import RESCUED, role_field, role_of, source_key
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, partial
 from itertools import accumulate, compress, pairwise
 from math import ceil
@@ -41,6 +41,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import Path
 from widen.model.display import size_text
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, Remove
 from widen.protocol.column_mapping import TrackingColumns, to_physical_path
 from widen.protocol.file_statistics import FileStatistics, count_written_rows

@@ -9,7 +9,6 @@ Source: docs/guide/keys.md#tracked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -39,6 +38,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.column_digests import hash_values
 from widen.schema.source_metadata import RESCUED, fields_by_source, role_field, source_key
 

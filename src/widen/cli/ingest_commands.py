@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -44,6 +43,7 @@ from widen.ingestion.ingest_options import (
     RefusalOptions,
 )
 from widen.model.keyword_options import declared
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

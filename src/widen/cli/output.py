@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from rich.text import Text
 from widen.errors import SparkUnavailable, StorageError, WidenError
 from widen.errors.family import printable_json, printable_lines
 from widen.files.pandas_import import skip_pandas
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from rich.status import Status

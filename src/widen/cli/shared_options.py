@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial, wraps
 from pathlib import Path
@@ -26,6 +26,7 @@ import typer
 
 from widen.errors import InvalidOption, OptionMissing, WidenError
 from widen.model.keyword_options import Option, declared
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from widen.ingestion.result import OnEvent

@@ -6,7 +6,7 @@ Source: Spark's Python Data Source API
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -27,6 +27,7 @@ from widen.log.version_changes import INSERT, ChangeSlice, change_slices
 from widen.model.column_path import Path
 from widen.model.transaction_id import ensure_transaction
 from widen.model.types import LONG, STRING, TIMESTAMP, DataType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, with_change_type
 from widen.protocol.comparison import bind_comparison
 from widen.protocol.data_skipping import And, IsNull, Not, Or, Predicate, UnknownPredicate

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from os import PathLike
 from typing import Any, ForwardRef, get_args, get_origin
@@ -31,6 +30,7 @@ from widen.model.argument_types import ensure_argument_types
 from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, declared, with_defaults
 from widen.model.types import AtomicType, StructType
+from widen.model.value_classes import dataclass
 from widen.sources.staged_files import StagedFile, as_sources, read_staged_texts
 from widen.spark.engine import SOURCE_OPTIONS, Engine, LocalSession
 from widen.spark.spark_types import SparkSession

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from widen.log.commit_outcome import STAGED_ROWS
 from widen.log.log_store import LogStore
 from widen.model.lazy_module import import_lazily
 from widen.model.types import INTEGER, LONG, STRING, StructType
+from widen.model.value_classes import dataclass
 from widen.sources.staged_files import STAGED_TEXT, OpenStagedFile, StagedFile, with_load_time
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,7 @@ from widen.log.snapshot import Snapshot, first_version_from, open_snapshot
 from widen.log.version_changes import INSERT, ChangeSlice, VersionChanges, change_slices, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import visible_schema
 from widen.protocol.table_features import ensure_readable
 from widen.protocol.table_properties import ENABLE_CHANGE_DATA_FEED, is_on

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -29,6 +29,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import as_nullable
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, Metadata, Txn
 from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.table_configuration import TableConfiguration

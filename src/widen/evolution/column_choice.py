@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#algorithm, #d1
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import attrgetter
 from typing import TypeAlias
@@ -41,6 +41,7 @@ from widen.json.kinds import (
 from widen.json.observation import KindObservation
 from widen.model.column_path import ELEMENT, VALUE, Path
 from widen.model.types import BOOLEAN, FLOAT, STRING, TIMESTAMP_NTZ, DataType, DecimalType, MapType
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import TableFormat, can_widen
 
 # An example. The column total is an int, and a batch brings these numbers and texts for it, in the mode widen:

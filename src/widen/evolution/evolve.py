@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 
 import msgspec
@@ -69,6 +69,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import ELEMENT, VALUE, Path, leaves, replace_type, resolve
 from widen.model.types import STRING, DataType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.schema.field_names import match_observation
 from widen.schema.operations import AddColumn, CreateTable, Operation, WidenType
 from widen.schema.source_metadata import (

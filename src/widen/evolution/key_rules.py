@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -44,6 +44,7 @@ from widen.model.types import (
     is_same_name,
     quote_name,
 )
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import role_of, source_key, source_keys
 from widen.schema.table_state import find_missing_names
 

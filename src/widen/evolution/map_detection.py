@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,6 +17,7 @@ from widen.evolution.policy import Mode, Policy
 from widen.json.kinds import LONG_WORD, MAP_WORD, NUMBER_WORDS, RECORD_WORD, Kind
 from widen.json.observation import FieldObservation, RecordObservation
 from widen.model.column_path import Path, format_path
+from widen.model.value_classes import dataclass
 
 MIN_KEYS, MIN_OBJECTS = 50, 5
 MAX_KEY_SHARE = 0.2

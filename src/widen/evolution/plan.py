@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import get_close_matches
 from enum import Enum
 from hashlib import sha256
@@ -31,6 +31,7 @@ from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
+from widen.model.value_classes import dataclass
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
 from widen.protocol.table_features import TYPE_WIDENING
 from widen.schema.feature_removal import feature_refusal, readers_without

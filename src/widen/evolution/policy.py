@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#d1, #d5, #d6, #d10, #d12, #d13
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -45,6 +45,7 @@ from widen.model.types import (
     StructType,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.schema.field_names import (
     FieldNames,
     NameUse,

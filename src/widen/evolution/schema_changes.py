@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -15,6 +15,7 @@ import msgspec
 from widen.evolution.plan import PlanEvent
 from widen.model.column_path import Path, children, fields, format_path
 from widen.model.types import DataType, Field, StructType, is_atomic
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import CommitInfo
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import HIGH_WATER_MARK, TEXT_LIMIT, find_default

@@ -9,7 +9,6 @@ Source: docs/evolution-rules.md#lattice, #u14 to #u16, #d1 to #d4
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from widen.json.kinds import (
@@ -33,6 +32,7 @@ from widen.json.kinds import (
 from widen.json.observation import KindObservation
 from widen.model.schema_json import parse_type
 from widen.model.types import DOUBLE, INTEGER, LONG, STRING, TIMESTAMP, DataType, DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.type_widening import is_widening
 
 Condition: TypeAlias = Callable[[DataType, KindObservation], bool]

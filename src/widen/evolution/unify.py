@@ -11,7 +11,7 @@ Source: docs/evolution-rules.md#one-logical-field, #d2, #d9
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from itertools import count
 from typing import Any
@@ -50,6 +50,7 @@ from widen.model.types import (
     quote_name,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import EVOLVED_FROM, FORM, SOURCE, fields_by_source, role_of, source_key
 
 ROUNDING = frozenset(

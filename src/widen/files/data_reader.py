@@ -14,7 +14,7 @@ import struct
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime
 from functools import cached_property, partial
 from typing import Any
@@ -46,6 +46,7 @@ from widen.model.types import (
     name_keys,
     plain_name,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.column_digests import TableDigest, digest_batches
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import ID, NAME, NONE, PHYSICAL_NAME, physical_name

@@ -14,7 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, BinaryIO, ClassVar, Protocol
 
@@ -44,6 +44,7 @@ from widen.model.types import (
     find_name,
     is_fully_nullable,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, NONE, nested_ids
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, TEXT_LIMIT

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from widen.files.deleted_rows import to_bitmap
 from widen.files.iceberg_columns import IcebergFileScan
 from widen.iceberg.scan_plan import DeleteFile, ScannedFile
 from widen.model.column_path import Path
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 
 

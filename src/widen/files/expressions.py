@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -49,6 +48,7 @@ from widen.model.types import (
     name_key,
     plain_name,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import Predicate
 from widen.schema.literals import read_literal
 from widen.spark.engine import Unsupported

@@ -14,7 +14,6 @@ import pickle
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
@@ -52,6 +51,7 @@ from widen.model.types import (
     is_atomic,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID, ID, PHYSICAL_NAME, physical_name
 from widen.protocol.file_statistics import ColumnStatistics, encode_statistics
 from widen.protocol.parquet_files import file_tag, is_ambiguous, is_legacy

@@ -9,7 +9,6 @@ Source: Iceberg's table specification, "Column Projection" and "Name Mapping Ser
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from widen.iceberg.metadata_files import ensure_regular
 from widen.limits import DRIVER_SCHEMAS
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path, is_struct_path, map_fields
 from widen.model.types import INTEGER, LONG, STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, NAME, PHYSICAL_NAME, physical_name
 from widen.protocol.parquet_files import is_legacy

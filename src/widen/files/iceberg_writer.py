@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -49,6 +48,7 @@ from widen.iceberg.partitions import (
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, leaves
 from widen.model.types import DataType, DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.rows.row_builder import RowCondition
 
 MAX_OPEN_FILES = 100

@@ -10,7 +10,7 @@ Source: the Parquet format, "Encodings"; PyIceberg: ``Table properties``
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from io import BytesIO
 from math import log
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from widen.errors import InvalidOption
 from widen.files.footers import leaf_paths
 from widen.model.column_path import Path
+from widen.model.value_classes import dataclass
 
 _SAMPLE_ROWS = 20_000
 """The number of rows that decide, which is the number of rows of a page of Spark's writer."""

@@ -6,7 +6,6 @@ Source: Spark SQL's grammar, as sqlglot reads it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from widen.model.types import (
     is_atomic,
     name_key,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import COLLATIONS, char_lengths
 from widen.protocol.comparison import bind_comparison, bind_list, bind_literal
 from widen.protocol.data_skipping import (

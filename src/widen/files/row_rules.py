@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from widen.files.data_reader import java_float, java_number
 from widen.files.predicates import bind_condition
 from widen.files.row_tests import RowTest, plan_test
 from widen.model.types import DataType, DecimalType, Field, StructType, plain_name
+from widen.model.value_classes import dataclass
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import referenced_columns, row_conditions
 from widen.spark.engine import Unsupported

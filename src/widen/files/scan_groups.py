@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.schema_json import parse_type
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, DataType, DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import FileSelection
 from widen.protocol.partition_values import is_hive_path
 from widen.protocol.type_widening import all_type_changes

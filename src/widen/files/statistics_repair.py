@@ -11,7 +11,7 @@ Source: PROTOCOL.md#per-file-statistics; Delta Lake 4.4, deltalake 1.6 and DuckD
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from widen.log.file_list import canonical_path, decode_statistics, to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import BOOLEAN, DOUBLE, FLOAT, TIMESTAMP, DataType, DecimalType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import (

@@ -10,13 +10,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike, fspath
 from pathlib import Path
 
 from widen.errors import SourceError, WidenError
 from widen.evolution.plan import Plan
 from widen.ingestion.interval import plan
+from widen.model.value_classes import dataclass
 from widen.report.text_format import count_noun, type_text
 from widen.sources.listing import FILE_ENDINGS, FileFormat, as_literal, format_of
 

@@ -6,7 +6,6 @@ Source: docs/guide/flow.md#keys
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TypeAlias
 
@@ -16,6 +15,7 @@ from widen.errors.tables import first_line
 from widen.evolution.key_rules import KEY
 from widen.model.column_path import as_nullable, leaves
 from widen.model.types import VOID, DataType, Field, StructType, name_key, quote_name, similarity_key
+from widen.model.value_classes import dataclass
 from widen.protocol.table_features import required_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.source_metadata import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -38,6 +38,7 @@ from widen.log.log_store import LogStore
 from widen.log.vacuum import FLOW_FILE
 from widen.model.display import html_table
 from widen.model.types import is_same_name
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import source_key
 from widen.spark.session import activate_session
 from widen.spark.spark_types import DataFrame, SparkSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -35,6 +35,7 @@ from widen.json.document import corrupt_words
 from widen.model.argument_types import check_arguments, ensure_argument_types
 from widen.model.display import did_you_mean, html_table, list_lines
 from widen.model.keyword_options import Unpack, declared, with_defaults
+from widen.model.value_classes import dataclass
 from widen.report.text_format import count_noun
 from widen.sources.listing import to_place
 from widen.spark.engine import Engine, LocalSession, Session, open_session, require_spark

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from widen.ingestion.interval import plan
 from widen.model.argument_types import check_arguments
 from widen.model.display import html_table, list_lines
 from widen.model.keyword_options import Unpack, declared, with_defaults
+from widen.model.value_classes import dataclass
 from widen.report.markdown import OUTCOME_MARKS, markdown_code, markdown_table, markdown_text, plan_markdown
 from widen.spark.engine import open_session
 

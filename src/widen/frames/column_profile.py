@@ -6,13 +6,13 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from widen.json.kinds import BINARY_WORD, word_of
 from widen.model.column_path import KEY, VALUE, Path, children, leaves
 from widen.model.types import TIMESTAMP, DataType, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import Scalar
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import DataFrame

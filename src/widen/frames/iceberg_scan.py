@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property, partial, reduce
 from operator import and_
@@ -70,6 +70,7 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
 from widen.spark.engine import READS, Session, Unsupported, require_spark

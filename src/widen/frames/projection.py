@@ -8,11 +8,12 @@ Source: PROTOCOL.md#column-mapping, #partition-value-serialization, #reader-requ
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from widen.files.scan_groups import ScanGroup, ScanPlan
 from widen.model.column_path import Path, fields, is_struct_path, leaves, map_fields, replace_type
 from widen.model.types import DOUBLE, FLOAT, STRING, VOID, DataType, Field, StructType, quote_name, similarity_key
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import physical_name
 from widen.protocol.column_metadata import COLLATIONS, char_lengths, respell_declared
 from widen.spark.spark_types import Column, F, as_nullable, to_spark, type_to_spark, visible_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import format_path
 from widen.model.types import BINARY, STRING, StructType, is_fully_nullable, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import physical_name
 from widen.protocol.column_metadata import DEFAULT, find_generation, is_computed

@@ -6,7 +6,6 @@ Source: Delta Spark's VACUUM
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 from widen.log.local_files import FileEntry
 from widen.log.log_store import LogStore, skip_folders
 from widen.log.snapshot import open_snapshot
+from widen.model.value_classes import dataclass
 from widen.spark.errors import translate_spark_errors
 from widen.spark.spark_types import SparkSession
 

@@ -12,7 +12,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
@@ -40,6 +40,7 @@ from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore, percent_encode
 from widen.model.column_path import format_path
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     import sqlalchemy as sql

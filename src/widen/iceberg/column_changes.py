@@ -9,7 +9,7 @@ Source: Iceberg's table specification, "Schema Evolution"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from widen.errors import (
@@ -32,6 +32,7 @@ from widen.iceberg.schema_conversion import from_model_type
 from widen.model.column_path import KEY, Path, fields, find_field, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import VOID, DataType, Field, MapType, StructType, is_atomic
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT, TEXT_LIMIT
 from widen.schema.alter import apply_operation

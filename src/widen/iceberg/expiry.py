@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -27,6 +27,7 @@ from widen.log.commit_files import current_ms
 from widen.log.log_segment import LOG
 from widen.log.vacuum import CLOCK_SKEW_MS, HOUR_MS, in_checkpoints
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction

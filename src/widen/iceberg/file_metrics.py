@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from widen.iceberg.schema_conversion import fixed_lengths
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, children, fields
 from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids
 from widen.protocol.file_statistics import is_private, private_columns
 

@@ -15,7 +15,6 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from io import BytesIO
 from itertools import chain
@@ -25,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from widen.errors import CatalogRefused, CorruptFile, WidenError
 from widen.errors.tables import first_line
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -9,7 +9,6 @@ Source: PROTOCOL.md#iceberg-compatibility-v1, #iceberg-compatibility-v2; Iceberg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from widen.log.version_changes import files_only_in
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import COLUMN_ID, nested_ids, physical_name
 from widen.protocol.iceberg_compat import COMPATS, enabled_compat

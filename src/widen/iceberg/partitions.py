@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from math import isfinite
@@ -20,6 +19,7 @@ from widen.evolution.policy import FixedColumn
 from widen.model.column_path import Path, format_path, parse_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import INTEGER, LONG, ArrayType, DataType, DecimalType, MapType, StructType, is_atomic, name_key
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import NameAllocator
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ Source: Iceberg's table specification, "Snapshot References", "Partition Evoluti
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from widen.errors import InvalidOption
@@ -26,6 +26,7 @@ from widen.iceberg.table_commit import commit_metadata, reference_ages
 from widen.model.column_path import format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import is_atomic
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction

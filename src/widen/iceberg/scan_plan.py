@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from enum import Enum
@@ -25,6 +25,7 @@ from widen.iceberg.partitions import is_unpartitioned, overflowing_truncation, r
 from widen.model.column_path import Path, leaves
 from widen.model.lazy_module import import_lazily
 from widen.model.types import DataType, DecimalType, StructType, plain_name
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.data_skipping import (
     NEGATED,

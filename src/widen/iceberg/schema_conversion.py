@@ -41,6 +41,7 @@ from widen.model.types import (
     StructType,
     name_keys,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID, NESTED_IDS, nested_ids
 from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.parquet_files import without_void
@@ -122,7 +123,7 @@ def to_model(schema: iceberg_schema.Schema, sources: Mapping[int, ColumnSource] 
     return StructType(tuple(_to_field(each, sources, (), ()) for each in schema.fields))
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class Unreadable:
     """What is left out of a schema.
 

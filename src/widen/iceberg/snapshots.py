@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from widen.log.loads import RecordFolder, put_record, record_file, write_record
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -51,6 +51,7 @@ from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.display import record_commit
 from widen.model.lazy_module import import_lazily
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.schema.operations import AddColumn, Operation, SetSources
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -53,6 +53,7 @@ from widen.json.observation import Observation, position_text
 from widen.model.column_path import ELEMENT, KEY, VALUE, format_path
 from widen.model.display import Progress, Step, no_progress
 from widen.model.types import StructType, similarity_key
+from widen.model.value_classes import dataclass
 from widen.report.stopped_field import StoppedField
 from widen.schema.operations import WidenType
 from widen.schema.source_metadata import TableFormat

@@ -16,7 +16,7 @@ import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from widen.errors import InvalidOption, PackageMissing, StorageError
 from widen.evolution.plan import Grade, PlanEvent
 from widen.ingestion.result import FailureEvent, IntervalEvent, LoadEvent
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType
+from widen.model.value_classes import dataclass
 
 ALL = "all"
 GRADES: Mapping[str, int] = {ALL: 0, **{grade.value: number for number, grade in enumerate(Grade, 1)}}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from widen.batches.open_source import BatchReader, IngestSource
@@ -21,6 +21,7 @@ from widen.errors import CorruptLog, CorruptMetadata, FilesChanged, InvalidOptio
 from widen.evolution.plan import BadFile
 from widen.json.observation import Observation
 from widen.model.display import Progress, no_progress
+from widen.model.value_classes import dataclass
 from widen.sources.event_queue import Arrivals
 from widen.sources.file_comparison import NO_COMPARISON, ComparedFiles, FileComparison, FileNames, FileState
 from widen.sources.find_files import ANY_SIZE, BatchSize, Keep, ListingOptions

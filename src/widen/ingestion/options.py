@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 from os import PathLike, fspath
@@ -46,6 +46,7 @@ from widen.model.column_path import Path, fold_path, format_path
 from widen.model.display import did_you_mean
 from widen.model.keyword_options import Option, Unpack, declared
 from widen.model.types import StructType, quote_name, similarity_key
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import to_layout
 from widen.sources.arrow_columns import ColumnRules, IntegralDoubles, Nanos
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES

@@ -8,7 +8,7 @@ Source: docs/evolution-rules.md#d12
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from os import PathLike, fspath
 from typing import Any, cast
@@ -31,6 +31,7 @@ from widen.json.observation import Observation
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.model.keyword_options import Unpack, declared
+from widen.model.value_classes import dataclass
 from widen.sources.file_ranges import RawTexts
 from widen.spark.engine import is_local, open_session
 from widen.targets import find_table

@@ -6,7 +6,7 @@ Source: docs/evolution-rules.md#one-interval, #d17
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,6 +16,7 @@ from widen.evolution.key_rules import KeyCounts
 from widen.evolution.plan import BadFile, Grade, Plan, PlanEvent, Unmatched
 from widen.model.display import html_table
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.report.stopped_field import StoppedField
 from widen.sources.file_comparison import NO_COMPARISON, FileComparison
 

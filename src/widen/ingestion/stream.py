@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 
@@ -29,6 +29,7 @@ from widen.ingestion.options import check_options, parse_limits
 from widen.ingestion.result import OnInterval
 from widen.model.argument_types import check_arguments
 from widen.model.keyword_options import Unpack
+from widen.model.value_classes import dataclass
 from widen.sources.find_files import BatchSize
 from widen.sources.listing import to_paths, to_place
 from widen.sources.memory_source import is_paths

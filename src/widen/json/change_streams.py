@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from widen.json.document import document_to_json, parse_document
+from widen.model.value_classes import dataclass
 
 Fields: TypeAlias = dict[str, msgspec.Raw]
 

@@ -13,7 +13,7 @@ import math
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
@@ -22,6 +22,7 @@ from widen.errors.tables import open_failure
 from widen.json.document import DateText, JsonDocument, JsonNumber, JsonText, TimestampText, parse_nested
 from widen.json.kinds import parse_temporal
 from widen.model.column_path import Path, format_path
+from widen.model.value_classes import dataclass
 
 ANNOTATIONS = frozenset(
     {"$schema", "$id", "$comment", "title", "description", "default", "examples", "deprecated", "contentEncoding"}

@@ -13,7 +13,6 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from uuid import UUID
 from widen.errors import InvalidOption
 from widen.json.document import BOM, JsonDocument, JsonNumber, document_to_json, split_text
 from widen.json.record_path import PARENT
+from widen.model.value_classes import dataclass
 
 KINDS: Mapping[str, str] = MappingProxyType(
     {

@@ -11,7 +11,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from json.encoder import encode_basestring
 from typing import Any, NoReturn, TypeAlias
@@ -19,6 +18,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from widen.errors import CorruptFile
+from widen.model.value_classes import dataclass
 
 BOM = b"\xef\xbb\xbf"
 

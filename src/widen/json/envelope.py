@@ -14,7 +14,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import md5
 from types import MappingProxyType
@@ -37,6 +36,7 @@ from widen.json.change_streams import (
 from widen.json.dialect import Dialect, DialectReader
 from widen.json.document import BOM, InvalidJson, parse_document, split_text
 from widen.model.column_path import Path
+from widen.model.value_classes import dataclass
 
 PREFIX = "_"
 """Stands before the names of what the envelope says beside the row."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from widen.json.kinds import parse_temporal, read_epoch, read_integral
 from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import Path
 from widen.model.types import similarity_key
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import HIVE_NULL
 
 MASK = "***"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
@@ -39,6 +38,7 @@ from widen.model.types import (
     DecimalType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 
 BOOLEAN_WORD, LONG_WORD, DOUBLE_WORD, DECIMAL_WORD = "boolean", "long", "double", "decimal"
 DATE_WORD, TIMESTAMP_WORD, STRING_WORD, RECORD_WORD = "date", "timestamp", "string", "record"

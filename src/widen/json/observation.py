@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -50,6 +49,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 
 RecordPosition: TypeAlias = tuple[str, int]
 """The position of a record: the file, and its number in the file, from 1."""

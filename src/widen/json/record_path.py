@@ -14,7 +14,6 @@ import re
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO, NamedTuple, NoReturn
 
@@ -22,6 +21,7 @@ import msgspec
 
 from widen.errors import CorruptFile, InvalidOption
 from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, not_a_document, not_a_record
+from widen.model.value_classes import dataclass
 
 PARENT = "_parent_"
 """Stands before the names of fields that records keep from the levels above."""

@@ -10,7 +10,6 @@ Source: docs/guide/times.md#spellings; ISO 8601-1; RFC 3339; RFC 2822 section 3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NoReturn
@@ -18,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from widen.errors import InvalidOption
 from widen.model.display import did_you_mean
+from widen.model.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import datetime as dt
 import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -37,6 +36,7 @@ from widen.log.log_store import FileEntry, LogStore
 from widen.log.parquet_footers import ensure_chunks_readable, read_statistics
 from widen.model.lazy_module import import_lazily
 from widen.model.types import AtomicType, DataType, DecimalType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Remove, Sidecar
 from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.file_statistics import MAX_VALUES, MIN_VALUES

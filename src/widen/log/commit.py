@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib import metadata as packages
 from threading import Lock, Thread
@@ -61,6 +61,7 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.column_path import Path
 from widen.model.display import record_commit
 from widen.model.schema_json import from_json
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, CommitInfo, DomainMetadata, Metadata, Protocol, Remove, encode_lines
 from widen.protocol.column_mapping import ROW_TRACKING_DOMAIN, SUSPENDED
 from widen.protocol.file_statistics import FileStatistics

@@ -13,7 +13,6 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NoReturn, TypeAlias, TypeVar
 
@@ -22,6 +21,7 @@ from widen.errors.tables import add_note, first_line
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.display import recorded_commits
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 
 _Result = TypeVar("_Result")

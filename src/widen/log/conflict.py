@@ -6,7 +6,6 @@ Source: PROTOCOL.md#delta-log-entries (one writer wins a version); Delta Spark's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeAlias
 
@@ -23,6 +22,7 @@ from widen.errors import (
 )
 from widen.log.checkpoint_writer import DAY_MS
 from widen.log.file_list import canonical_path
+from widen.model.value_classes import dataclass
 from widen.protocol import column_mapping
 from widen.protocol.actions import (
     Action,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from zlib import crc32
 
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from widen.log.file_list import canonical_path
+from widen.model.value_classes import dataclass
 
 
 class LoadedFile(msgspec.Struct, frozen=True, array_like=True):

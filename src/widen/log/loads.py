@@ -16,7 +16,6 @@ import secrets
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -47,6 +46,7 @@ from widen.log.load_segments import (
 )
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Txn
 
 APP_ID = "widen.loads"

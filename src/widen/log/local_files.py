@@ -14,10 +14,10 @@ import os
 import stat
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from widen.errors import FileMissing, StorageError, StorageRefused
+from widen.model.value_classes import dataclass
 
 # The files of a table, as each kind of store gives them.
 #

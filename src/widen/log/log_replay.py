@@ -13,7 +13,6 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -35,6 +34,7 @@ from widen.log.file_list import (
     use_system_allocator,
 )
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 
 pc = import_lazily("pyarrow.compute")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
 
 from widen.errors import CorruptLog, StorageError, TableNotFound, VersionNotFound
 from widen.log.log_store import FileEntry, LogStore
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 
 UNUSABLE = (StorageError, RecursionError, msgspec.DecodeError, UnicodeDecodeError)

@@ -6,7 +6,7 @@ Source: PROTOCOL.md#action-reconciliation
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ from widen.log.log_store import LogStore
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import CommitInfo, DomainMetadata, Metadata, Protocol, Remove, Txn
 from widen.protocol.column_mapping import MODE, NONE, PHYSICAL_NAME
 from widen.protocol.data_skipping import FileSelection, Predicate

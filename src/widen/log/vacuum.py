@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow.compute as pc
 
@@ -26,6 +26,7 @@ from widen.log.local_files import STAGED
 from widen.log.log_segment import LOG, find_versions
 from widen.log.log_store import FileEntry, LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER
 from widen.protocol.deletion_vectors import locate_vector

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -17,6 +16,7 @@ from widen.log.file_list import file_keys, to_adds
 from widen.log.log_segment import list_log
 from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, AddCdc, CommitInfo, Metadata, Protocol, Remove
 from widen.protocol.deletion_vectors import locate_vector
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import msgspec
 
 from widen.errors import CorruptMetadata
+from widen.model.value_classes import dataclass
 
 PREFIX = "widen.acknowledged."
 """The beginning of the property of a decision; the rest is its subject."""

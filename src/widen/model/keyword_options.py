@@ -10,9 +10,10 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, ForwardRef, get_args
+
+from widen.model.value_classes import dataclass
 
 if sys.version_info >= (3, 11):
     from typing import Unpack as Unpack

@@ -7,12 +7,13 @@ rounded bounds, or a file in another type, returns fewer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from widen.model.value_classes import dataclass
 
 EQUAL, MORE, LESS, NULL = "=", ">", "<", "is null"
 Counter: TypeAlias = Callable[[str, str, pa.Scalar | None], int]

@@ -13,7 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widen.model.value_classes import dataclass
 from widen.proof.client_filters import (
     Counter,
     FilterProof,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
@@ -21,6 +20,7 @@ from msgspec.msgpack import Ext
 
 from widen.model.column_path import Path, fold_path
 from widen.model.types import STRING, DataType, DecimalType, Field, StructType, is_same_name
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import EXACT_WHOLE, LONG_NUMBER, Form
 from widen.proof.json_reader import Json, NumberToken
 from widen.protocol.column_metadata import COLLATIONS

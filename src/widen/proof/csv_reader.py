@@ -11,12 +11,13 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from widen.errors import CorruptFile
+from widen.model.value_classes import dataclass
 
 HEAD_LINES, HEAD_BYTES = 1_000, 2**20
 """Number of lines, and of their bytes, that tell how the rows of a file look."""

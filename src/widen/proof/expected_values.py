@@ -6,7 +6,6 @@ Source: docs/evolution-rules.md#u1, #u2, #d1 to #d5, #d18 to #d20
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum, auto
@@ -18,6 +17,7 @@ from msgspec.msgpack import Ext
 
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import (
     MAX_DIGITS,
     NON_FINITE,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from widen.evolution.policy import Policy
 from widen.json.field_rules import VERSION_FIELDS
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, MapType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import role_of, source_key, source_keys
 
 

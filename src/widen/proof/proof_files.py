@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 from urllib.parse import unquote
+
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from widen.proof.csv_reader import CsvForm

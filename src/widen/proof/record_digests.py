@@ -10,7 +10,7 @@ Source: docs/evolution-rules.md#proof; docs/kernel.md
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from io import BytesIO
 from itertools import islice
@@ -24,6 +24,7 @@ from msgspec.json import encode
 from widen.evolution.policy import Policy
 from widen.model.native_kernel import find_kernel
 from widen.model.types import DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import EncodedRecord, digest_text
 from widen.proof.csv_reader import CsvForm, CsvHead, CsvReader, CsvText, read_csv_file, read_csv_head, recode
 from widen.proof.expected_values import BITS, has_marks

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from itertools import repeat
 from types import MappingProxyType
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from widen.evolution.policy import Policy
 from widen.model.types import DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import EXTENSION_MARK, EncodedRecord, Form, count_values, encode_form
 from widen.proof.expected_values import BITS, has_marks
 from widen.proof.field_places import stands_alone

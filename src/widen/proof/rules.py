@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date, datetime
 from functools import cache
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from widen.evolution.policy import EpochUnit, Mode, Numbers, Policy, TextForm
 from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType, similarity_key
+from widen.model.value_classes import dataclass
 from widen.proof.json_reader import DeepJson, Json, NumberToken, read_json, to_text
 from widen.proof.time_texts import read_time_text, to_instant_form, to_local_form
 from widen.protocol.column_metadata import DEFAULT, find_default, find_generation, find_identity, is_computed

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import copysign
 from typing import Any, Final, TypeAlias
 
 from widen.evolution.policy import Policy
 from widen.json.envelope import Envelope
 from widen.model.types import DecimalType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import EXACT_WHOLE, EncodedRecord, Form, count_form, to_corrupt_form
 from widen.proof.conditions import ExcludedCondition
 from widen.proof.connect_json import typed_json_of_texts

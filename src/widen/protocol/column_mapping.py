@@ -6,7 +6,7 @@ Source: PROTOCOL.md#column-mapping
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -16,6 +16,7 @@ from widen.model.schema_json import COLUMN_ID as COLUMN_ID
 from widen.model.schema_json import NESTED_IDS as NESTED_IDS
 from widen.model.schema_json import from_json, to_json
 from widen.model.types import LONG, STRING, DataType, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Metadata
 from widen.protocol.table_features import COLUMN_MAPPING
 

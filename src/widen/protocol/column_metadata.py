@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -22,6 +22,7 @@ from widen.model.schema_json import START as START
 from widen.model.schema_json import STEP as STEP
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, ArrayType, AtomicType, DataType, Field, MapType, StructType, compact_sql
+from widen.model.value_classes import dataclass
 
 INVARIANT, GENERATION, DEFAULT = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 ROLE = "widen.role"

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
@@ -25,6 +24,7 @@ from typing import TypeAlias, TypeGuard
 
 from widen.model.column_path import Path
 from widen.model.types import DATE, DOUBLE, FLOAT, TIMESTAMP, TIMESTAMP_NTZ, VOID, DataType, DecimalType, plain_name
+from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import And, Compare, ConstantUnlessNull, Or, Predicate, UnknownPredicate
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, is_float32, parse_partition_value
 

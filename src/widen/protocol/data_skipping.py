@@ -8,12 +8,13 @@ Source: PROTOCOL.md#per-file-statistics
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import physical_name, to_physical_path
 from widen.protocol.column_metadata import char_lengths
 from widen.protocol.file_statistics import Bounds, FileStatistics, partition_bounds

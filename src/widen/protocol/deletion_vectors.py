@@ -12,10 +12,10 @@ import struct
 import uuid
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from widen.errors import CorruptFile
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import DeletionVector
 
 PORTABLE_MAGIC, NATIVE_MAGIC = 1681511377, 1681511376

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 from widen.errors import InvalidOption
 from widen.model.column_path import ELEMENT, Path, fold_path, format_path, parse_path
 from widen.model.types import BOOLEAN, ArrayType, DataType, DecimalType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_metadata import ROLE, SOURCE
 from widen.protocol.partition_values import UNKNOWN, Scalar, UnknownValue, parse_partition_value

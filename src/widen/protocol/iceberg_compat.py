@@ -9,12 +9,12 @@ Source: PROTOCOL.md#iceberg-compatibility-v1, #iceberg-compatibility-v2; Delta S
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from widen.errors import IcebergIncompatible
 from widen.model.column_path import fields, format_path, leaves
 from widen.model.types import VOID, ArrayType, DataType, DecimalType, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import ID, MODE, NAME, NONE, nested_ids, nested_steps
 from widen.protocol.table_configuration import TableConfiguration

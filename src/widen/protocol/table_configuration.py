@@ -6,12 +6,12 @@ two travel as one value, whose schema is parsed once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from widen.errors import UnsupportedFeatureForWrite
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Metadata, Protocol
 from widen.protocol.column_mapping import (
     FEATURE,

@@ -9,11 +9,11 @@ Source: PROTOCOL.md#table-features
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from widen.errors import CorruptLog, FeatureRequired, UnsupportedFeatureForRead, UnsupportedFeatureForWrite
 from widen.model.column_path import fields, leaves
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import DEFAULT, GENERATION, INVARIANT, START, find_default
 from widen.protocol.table_properties import (

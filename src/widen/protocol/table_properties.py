@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from string import whitespace
 
 from widen.errors import InvalidOption
 from widen.model.display import did_you_mean
+from widen.model.value_classes import dataclass
 
 CONSTRAINT_PREFIX, FEATURE_PREFIX = "delta.constraints.", "delta.feature."
 _FREE_PREFIXES = (CONSTRAINT_PREFIX, FEATURE_PREFIX)

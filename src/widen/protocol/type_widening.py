@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +15,7 @@ from widen.model.column_path import Path, children, fields, format_path, map_fie
 from widen.model.schema_json import TYPE_CHANGES as TYPE_CHANGES
 from widen.model.schema_json import parse_type
 from widen.model.types import STRING, DataType, DecimalType, Field, OpaqueType, StructType, is_atomic, plain_name
+from widen.model.value_classes import dataclass
 
 FROM_TYPE, TO_TYPE, FIELD_PATH, TABLE_VERSION = "fromType", "toType", "fieldPath", "tableVersion"
 

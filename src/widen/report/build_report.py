@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import partial
@@ -25,6 +25,7 @@ from widen.model.column_path import Path, fields, format_path, leaves, map_field
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import from_json
 from widen.model.types import Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, CommitInfo, Metadata
 from widen.protocol.column_mapping import PHYSICAL_NAME
 from widen.protocol.file_statistics import FileStatistics

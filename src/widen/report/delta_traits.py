@@ -6,7 +6,6 @@ Source: docs/guide/readers.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -28,6 +27,7 @@ from widen.model.types import (
     DecimalType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import FEATURE, NONE, physical_name, to_physical_path
 from widen.protocol.file_statistics import MAX_VALUES, MIN_VALUES, NULL_COUNT, NUM_RECORDS
 from widen.protocol.partition_values import UnknownValue, parse_partition_value

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -18,6 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from widen.errors import InvalidOption
 from widen.evolution.schema_changes import GRADES, ColumnChange
 from widen.json.document import corrupt_words
+from widen.model.value_classes import dataclass
 from widen.report import text_format
 from widen.report.report_summary import CommandHint, Decision, summarize_report
 from widen.report.table_report import IntervalRecord, Report, ReportColumn, SourceField

@@ -10,7 +10,6 @@ Source: docs/guide/readers.md
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from importlib.resources import files
@@ -22,6 +21,7 @@ from widen.errors import InvalidOption
 from widen.evolution.plan import PlannedReader
 from widen.model.column_path import Path, format_path, leaves
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 
 DATA = "readers.json"
 ALL = "all"

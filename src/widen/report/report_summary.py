@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -18,6 +18,7 @@ from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import quote_name
+from widen.model.value_classes import dataclass
 from widen.report.stopped_field import StoppedField, VersionTime
 from widen.report.table_report import QUIET_LOADS, IntervalRecord, Report, ReportColumn, SourceField
 from widen.report.text_format import count_noun, share_text

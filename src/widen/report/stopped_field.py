@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from widen.log.commit_files import time_text
 from widen.model.column_path import Path, format_path
+from widen.model.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,6 +18,7 @@ from widen.evolution.schema_changes import ROUTED, ChangeReason, ColumnChange
 from widen.model.acknowledgement import Acknowledgement
 from widen.model.column_path import Path, format_path, leaves
 from widen.model.types import DataType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.file_statistics import ColumnStatistics, FileStatistics
 from widen.protocol.partition_values import Scalar, UnknownValue, parse_partition_value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -37,6 +36,7 @@ from widen.model.column_path import Path, fields, format_path
 from widen.model.display import shorten
 from widen.model.schema_json import type_to_value
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.table_features import supported_features
 from widen.protocol.type_widening import strip_type_changes, type_changes
 from widen.report.report_summary import ReportSummary, Status, summarize_report

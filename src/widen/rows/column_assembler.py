@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from functools import cache
 from itertools import repeat
@@ -19,6 +19,7 @@ from widen.json.document import InvalidJson, parse_document
 from widen.json.field_rules import FieldRule
 from widen.json.kinds import RECORD_WORD, SURE_CHARS, Kind
 from widen.json.observation import FieldObservation, RecordObservation, RecordPosition, get_field, observe_value
+from widen.model.value_classes import dataclass
 from widen.rows.row import Row, route_value
 from widen.rows.shape import (
     FastConversion,

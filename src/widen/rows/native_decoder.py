@@ -10,7 +10,7 @@ Source: docs/kernel.md; docs/evolution-rules.md#u14
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from widen.json.document import DateText, LocalTimeText, TimestampText
@@ -28,6 +28,7 @@ from widen.json.kinds import (
     Kind,
 )
 from widen.json.observation import FieldObservation, RecordPosition
+from widen.model.value_classes import dataclass
 from widen.rows.row import ColumnSlot, RecordRoute, Row, route_value, routes_kind
 from widen.rows.shape import (
     BatchProfile,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final, TypeAlias
@@ -62,6 +62,7 @@ from widen.json.observation import (
 )
 from widen.model.column_path import ELEMENT, VALUE, Path, format_path
 from widen.model.types import DOUBLE, STRING, TIMESTAMP, DataType, DecimalType, MapType, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import is_float32
 from widen.schema.source_metadata import role_of, source_key
 

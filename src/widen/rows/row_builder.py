@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Protocol
@@ -58,6 +58,7 @@ from widen.json.observation import (
 from widen.model.column_path import Path
 from widen.model.native_kernel import find_kernel
 from widen.model.types import StructType, is_same_name
+from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import has_no_partition
 from widen.rows.column_assembler import ColumnAssembler, RecordDecoder
 from widen.rows.native_decoder import NativeBatch, NativeDecoder, build_record_plan

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, TypeAlias, Union
 
 import msgspec
@@ -25,6 +25,7 @@ from widen.json.kinds import (
     Kind,
 )
 from widen.json.observation import FieldObservation
+from widen.model.value_classes import dataclass
 from widen.rows.row import MISSING, ColumnSlot, RecordRoute, Row, convert, route_value, routes_kind
 
 # An example. A table has the column a, a bigint, and two columns for the field s: a string, and a bigint.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum, auto
 
 import msgspec
@@ -28,6 +28,7 @@ from widen.model.column_path import fields, format_path
 from widen.model.display import READERS_LOG
 from widen.model.schema_json import from_json
 from widen.model.types import Field, is_atomic
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol, to_domain
 from widen.protocol.column_mapping import (
     ENABLE,

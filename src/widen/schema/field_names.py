@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +21,7 @@ import msgspec
 from widen.json.observation import FieldObservation, RecordObservation, records_in
 from widen.model.column_path import Path
 from widen.model.types import STRING, ArrayType, DataType, Field, MapType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import SOURCE
 from widen.schema.source_metadata import naming_order, role_of, source_key, source_keys
 

@@ -6,7 +6,6 @@ Source: Delta Lake's schema evolution on write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import ClassVar, TypeAlias
@@ -58,6 +57,7 @@ from widen.model.types import (
     name_keys,
     plain_name,
 )
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Metadata
 from widen.protocol.column_mapping import COLUMN_ID, NONE, PHYSICAL_NAME
 from widen.protocol.column_metadata import char_lengths, find_generation, find_identity, has_generated_values

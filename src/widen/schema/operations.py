@@ -7,7 +7,7 @@ contain the steps ``element``, ``key`` and ``value``, and are spelled as in the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from widen.errors import AmbiguousReplacement, ColumnNotFound
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, format_path
 from widen.model.schema_json import field_to_value, type_to_value
 from widen.model.types import VOID, ArrayType, DataType, Field, MapType, StructType, name_key, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import find_default
 
 # The position of a field in its struct: first, last, or after another field.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from widen.errors import ConstraintDependsOnColumn, GeneratedColumnDependsOnColu
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import DomainMetadata, Metadata, Protocol, clustering_columns
 from widen.protocol.column_metadata import find_generation, find_invariant
 from widen.protocol.table_configuration import TableConfiguration

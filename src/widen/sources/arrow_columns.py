@@ -6,7 +6,7 @@ Source: docs/guide/memory.md; Spark's ParquetSchemaConverter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import reduce
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widen.errors import SourceContentError
+from widen.model.value_classes import dataclass
 
 
 class Nanos(str, Enum):

@@ -14,7 +14,7 @@ import json
 import lzma
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import accumulate
@@ -26,6 +26,7 @@ import pyarrow as pa
 from widen.errors import CorruptFile, SourceContentError
 from widen.model.column_path import Path, format_path
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 from widen.spark.errors import RESTORE_FILE
 
 fastavro = import_lazily("fastavro")

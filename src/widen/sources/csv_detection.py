@@ -11,12 +11,13 @@ import codecs
 import csv
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from widen.errors import CorruptFile, SourceContentError
 from widen.evolution.plan import ReadAs
 from widen.json.document import BOM
+from widen.model.value_classes import dataclass
 from widen.sources.csv_dialect import CsvDialect, fold_name, guess_encoding, is_utf8, to_utf8
 from widen.sources.file_ranges import open_file
 from widen.sources.listing import SourceFile, guess_wide_encoding

@@ -10,7 +10,7 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceContentError
 from widen.json.document import BOM, MAX_RECORD_BYTES, not_a_record
+from widen.model.value_classes import dataclass
 from widen.sources.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 from widen.spark.errors import CLOSE_QUOTE, RESTORE_FILE, SET_ENCODING
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
 from math import ceil
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from widen.json.document import not_a_record
 from widen.limits import CSV_PROOF_BYTES, CSV_SCAN_BYTES
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileTasks, ProofFile
 from widen.sources.csv_detection import CsvDialects
 from widen.sources.csv_dialect import (

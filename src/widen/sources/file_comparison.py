@@ -8,7 +8,7 @@ Source: docs/guide/files.md
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from widen.errors import InvalidOption
 from widen.log.commit_files import current_ms
 from widen.log.load_segments import LoadedFiles, are_local, folder_key, path_key, to_key, to_path_keys
+from widen.model.value_classes import dataclass
 from widen.protocol.table_properties import parse_age_ms
 from widen.sources.find_files import to_batch
 from widen.sources.listing import SourceFile

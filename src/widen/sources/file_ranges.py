@@ -16,7 +16,6 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import groupby, pairwise
@@ -34,6 +33,7 @@ from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
 from widen.model.native_kernel import find_kernel
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
+from widen.model.value_classes import dataclass
 from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, find_other_format, local_path
 from widen.sources.remote_files import is_store_url, open_local_file, open_store_file
 from widen.spark.engine import Session, is_local, start_tasks

@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, chain, islice
 from typing import TypeAlias
 
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from widen.errors import CorruptFile, InvalidOption, OptionConflict, SourceChanged, SourceError, StorageError
 from widen.log.load_segments import folder_key, to_key
 from widen.model.display import Progress, no_progress
+from widen.model.value_classes import dataclass
 from widen.sources.listing import (
     FileFormat,
     SourceFile,

@@ -8,9 +8,10 @@ Source: docs/guide/memory.md
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
+
+from widen.model.value_classes import dataclass
 
 CHUNK_ROWS = 2**17
 """The maximum number of rows of a row group of a staged file, and of rows that are converted together."""

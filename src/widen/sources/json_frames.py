@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 from itertools import chain
 from math import ceil
@@ -22,6 +21,7 @@ from widen.errors import InvalidOption, SourceError
 from widen.json.document import BOM, MAX_RECORD_BYTES, RecordSplitter
 from widen.json.record_path import RecordFinder, RecordPath
 from widen.model.types import quote_name
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileTasks, ProofFile
 from widen.sources.file_ranges import (
     FILE,

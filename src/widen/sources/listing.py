@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from math import ceil
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote
 from widen.errors import InvalidOption, SourceChanged, SourceError, WidenError
 from widen.errors.requests import ensure_without_credentials
 from widen.log.local_files import absolute_path
+from widen.model.value_classes import dataclass
 from widen.sources.places import (
     LISTS,
     looking_at,

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cache, partial
 from pathlib import Path
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from widen.errors import InvalidOption, OptionMissing, SourceContentError, StorageError
 from widen.errors.tables import open_failure
 from widen.log.log_store import LogStore
+from widen.model.value_classes import dataclass
 from widen.sources.arrow_columns import (
     ColumnRules,
     IntegerColumns,

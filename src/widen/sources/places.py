@@ -13,13 +13,13 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import unquote, urlsplit
 
 from widen.errors import InvalidOption, SourceError, StorageRefused
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
+from widen.model.value_classes import dataclass
 from widen.sources.remote_files import find_folders, matches_part
 from widen.spark.engine import Session, is_local, require_spark
 from widen.spark.errors import environment_error

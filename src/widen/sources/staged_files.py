@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from widen.errors import StorageError
 from widen.log.log_store import LogStore
 from widen.model.lazy_module import import_lazily
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from widen.json import field_rules

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from importlib.util import find_spec
 from threading import RLock, Thread
@@ -34,6 +34,7 @@ from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageErro
 from widen.limits import POOL_BYTES, SOURCE_BYTES
 from widen.model.display import size_text
 from widen.model.native_kernel import describe_kernel, find_kernel
+from widen.model.value_classes import dataclass
 from widen.spark.session import Engine as Engine
 from widen.spark.session import ensure_spark_wanted, find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession

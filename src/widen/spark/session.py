@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 from subprocess import Popen
@@ -21,6 +20,7 @@ from widen.errors import EngineUnsuitable, InvalidOption, SparkUnavailable, Unsu
 from widen.errors.tables import first_line
 from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
+from widen.model.value_classes import dataclass
 from widen.protocol.table_properties import FEATURE_PREFIX, canonical_key, is_property
 from widen.schema.source_metadata import AutomaticWidening, parse_automatic_widening
 from widen.spark.errors import ignore_failed_cleanup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from widen.changes.merge import MergeClause
@@ -21,6 +21,7 @@ from widen.iceberg.partitions import IDENTITY, parse_partition_by
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import format_path
 from widen.model.types import ArrayType, DataType, MapType, StructType, name_key, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import find_default
 from widen.protocol.table_features import supported_features
 from widen.spark.engine import find_session, find_started

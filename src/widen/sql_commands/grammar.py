@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from itertools import pairwise
 
@@ -23,6 +22,7 @@ from sqlglot.errors import SqlglotError
 from widen.errors import InvalidStatement
 from widen.model.schema_json import LITERAL
 from widen.model.types import name_key, quote_name
+from widen.model.value_classes import dataclass
 from widen.sql_commands.statements import ROW_FORMS, TableReference
 
 FORMS: Mapping[str, str] = {

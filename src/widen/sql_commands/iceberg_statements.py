@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from widen.changes.iceberg_write import open_iceberg_writer
@@ -21,6 +20,7 @@ from widen.log.commit_files import time_text
 from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.model.column_path import Path, as_nullable, format_path, map_fields, resolve
 from widen.model.types import StructType, compact_sql, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import DEFAULT
 from widen.schema import alter
 from widen.schema.alter import ColumnChanges

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +22,7 @@ from widen.errors import AssignmentConflict, InvalidStatement, WidenError
 from widen.model.column_path import Path, format_path
 from widen.model.schema_json import LITERAL, from_literal, parse_type
 from widen.model.types import LONG, DataType, Field, StructType, name_key
+from widen.model.value_classes import dataclass
 from widen.protocol.column_metadata import ALLOWS_EXPLICIT, DEFAULT, GENERATION, START, STEP, to_stored
 from widen.schema.source_metadata import COMMENT
 from widen.schema.table_definition import DESCRIPTION

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from widen.log.snapshot import open_snapshot
 from widen.model.column_path import Path, fields, format_path
 from widen.model.schema_json import to_identifier, to_literal
 from widen.model.types import compact_sql, name_key, quote_name
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import clustering_columns
 from widen.protocol.column_mapping import to_physical_path
 from widen.protocol.column_metadata import DEFAULT

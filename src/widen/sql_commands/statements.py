@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from widen.model.column_path import Path
 from widen.model.schema_json import to_literal
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
     from widen.changes.merge import MergeClause

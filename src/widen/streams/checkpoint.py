@@ -23,7 +23,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -32,6 +32,7 @@ import msgspec
 from widen.errors import CorruptFile, FileMissing, SourceError, StreamTaken
 from widen.log.log_store import LogStore
 from widen.log.vacuum import COMMITS, METADATA, OFFSETS, SOURCES
+from widen.model.value_classes import dataclass
 from widen.sources.find_files import FileTable, SeenFiles
 from widen.sources.listing import SourceFile, source_file_key
 

@@ -13,11 +13,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, TypeAlias
 
 from widen.errors import InternalError, JobFailed, WidenError
+from widen.model.value_classes import dataclass
 from widen.sources.find_files import ANY_SIZE, BatchSize, FileTable, list_local_table
 from widen.sources.listing import SourceFile, as_literal, list_source_files, to_source_error
 from widen.sources.places import expand_local

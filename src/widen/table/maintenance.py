@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -57,6 +56,7 @@ from widen.log.version_changes import files_only_in, missing_files
 from widen.model.argument_types import check_arguments
 from widen.model.transaction_id import DELETED_KEYS_APP_ID
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, Remove, Txn
 from widen.protocol.deletion_vectors import locate_vector
 from widen.protocol.table_configuration import protected_before

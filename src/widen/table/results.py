@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -14,6 +13,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path
 from widen.model.display import html_table, list_lines, shorten
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import CommitInfo
 
 if TYPE_CHECKING:

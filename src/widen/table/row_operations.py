@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from widen.log.commit import StagedFiles, commit
 from widen.log.commit_outcome import several_commits
 from widen.model.argument_types import check_arguments
 from widen.model.column_path import Path, format_path
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Metadata
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import ensure_writable

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +38,7 @@ from widen.model.column_path import Path, format_path, leaves, parse_path
 from widen.model.schema_json import from_json, has_metadata_as_text
 from widen.model.transaction_id import DELETED_KEYS_APP_ID
 from widen.model.types import VARIANT, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, Metadata, Protocol, Txn
 from widen.protocol.column_metadata import find_identity
 from widen.protocol.data_skipping import UnknownPredicate

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from widen.errors import SourceHistoryLost, VersionNotFound
 from widen.frames.scan import read_data_files, read_snapshot
@@ -17,6 +16,7 @@ from widen.log.snapshot import Snapshot, open_snapshot
 from widen.log.version_changes import VersionChanges, missing_files, removed_file, version_changes
 from widen.model.schema_json import from_json
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add
 from widen.protocol.column_mapping import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from widen.protocol.table_features import supported_features

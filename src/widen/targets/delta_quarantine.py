@@ -11,7 +11,6 @@ Source: docs/evolution-rules.md#d12; PROTOCOL.md#transaction-identifiers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -26,6 +25,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot, open_snapshot
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import LONG, STRING, TIMESTAMP, Field, StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.actions import Action, Add, Txn
 from widen.protocol.file_statistics import NO_STATS
 from widen.protocol.table_configuration import TableConfiguration

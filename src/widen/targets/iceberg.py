@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
@@ -72,6 +72,7 @@ from widen.log.load_segments import LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT

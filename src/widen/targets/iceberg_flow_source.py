@@ -9,7 +9,7 @@ Source: docs/guide/flow.md; Iceberg's table specification, "Sequence Numbers", "
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from widen.iceberg.scan_plan import IcebergScan, ScannedFile, added_by, plan_sca
 from widen.iceberg.schema_conversion import to_readable
 from widen.iceberg.snapshots import ReadPoint, SnapshotReference, ancestors, find_read_point, summary_count
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.schema.growth import is_readable_in
 from widen.spark.engine import Session
 from widen.spark.spark_types import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +34,7 @@ from widen.log.commit_outcome import Conflicted, StagedFiles
 from widen.log.log_store import LogStore
 from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.protocol.file_statistics import NO_STATS
 from widen.spark.engine import Rows, Session, Unsupported, is_local, open_session
 from widen.targets.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX

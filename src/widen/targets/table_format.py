@@ -10,7 +10,6 @@ Source: docs/evolution-rules.md#one-interval
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from widen.batches.text_batch import Batch, BatchResult, texts_of
@@ -33,6 +32,7 @@ from widen.log.load_segments import Load, LoadedFile, LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
 from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, require_spark

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import partial
@@ -34,6 +34,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import (
     Form,
     canonical_instant,

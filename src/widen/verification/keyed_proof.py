@@ -12,7 +12,7 @@ Source: docs/guide/keys.md; docs/evolution-rules.md#proof
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from itertools import groupby, islice
 from operator import attrgetter
@@ -29,6 +29,7 @@ from widen.files.arrow_types import count_up, one_array
 from widen.files.data_reader import FileScan, find_leaf
 from widen.model.column_path import Path, find_field, fold_path
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, DataType, StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import Form, count_form, digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition

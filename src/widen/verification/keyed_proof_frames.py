@@ -11,7 +11,6 @@ Source: docs/guide/keys.md; docs/evolution-rules.md#proof
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
 from itertools import chain, groupby, islice
@@ -31,6 +30,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import new_snapshot
 from widen.model.schema_json import to_json
 from widen.model.types import STRING, ArrayType, DataType, DecimalType, Field, MapType, StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import Form, count_form, digest, encode_form
 from widen.proof.deletion_lists import KEY as LISTED_KEY
 from widen.proof.deletion_lists import NUMBER, TEXT, Deletion, DeletionListing

@@ -9,7 +9,7 @@ Source: docs/evolution-rules.md#proof, #d16
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from typing import cast
 
@@ -29,6 +29,7 @@ from widen.model.types import (
     StructType,
     quote_name,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileValueReader
 from widen.proof.rules import ColumnsByKey, build_proof_rules
 from widen.schema.source_metadata import RESCUED, role_field

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeAlias
@@ -34,6 +33,7 @@ from widen.model.types import (
     MapType,
     StructType,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import NON_FINITE, encode_form
 from widen.proof.row_reader import RowReader
 from widen.verification.arrow_lists import entries_of, nulls_of, replace_entries, replace_items

@@ -10,7 +10,6 @@ Source: docs/evolution-rules.md#proof
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial, reduce
 from io import BytesIO
@@ -30,6 +29,7 @@ from widen.json.document import BOM
 from widen.json.record_path import RecordPath
 from widen.log.parquet_footers import ensure_chunks_readable
 from widen.model.types import StructType
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import EXTENSION_MARK, EncodedRecord, Form, count_values, digest, find_differences
 from widen.proof.json_reader import split_into_parts, split_lines
 from widen.proof.nested_records import all_nested_texts, read_nested_file

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from types import MappingProxyType
 from typing import TypeAlias
@@ -31,6 +30,7 @@ from widen.model.types import (
     DataType,
     DecimalType,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.rules import FieldColumns
 
 

@@ -10,7 +10,7 @@ Source: docs/evolution-rules.md#one-interval, #u1, #u2, #d16
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial, reduce
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from widen.model.types import (
     StructType,
     similarity_key,
 )
+from widen.model.value_classes import dataclass
 from widen.proof.canonical import CONTRADICTION, Form, count_form
 from widen.proof.record_digests import DigestSum, RowDigester
 from widen.proof.row_encoder import RecordLayout

@@ -1,0 +1,155 @@
+"""Dataclasses that cost little at import: their methods are made when a class is first used.
+
+The standard library compiles six functions for each frozen dataclass. A load of one record imports some 270 of them and
+uses a third. This decorator compiles `__init__` only, for the first instance; the other methods are shared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, fields
+from functools import partial
+from operator import attrgetter, eq, ge, gt, le, lt
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(cls=None, /, **options):
+        """Make a class a dataclass whose `__init__` is compiled for its first instance.
+
+        Source: the standard library's dataclasses
+        """
+        return partial(_to_dataclass, **options) if cls is None else _to_dataclass(cls)
+
+
+class _Factory:
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
+def _to_dataclass(
+    cls: Any, *, frozen: bool = False, slots: bool = False, eq: bool = True, order: bool = False, kw_only: bool = False
+) -> Any:
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library asks for the signature, which is slow
+    own = {name for name, value in vars(cls).items() if (name, value) != ("__hash__", None)}
+    made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
+    methods: dict[str, Any] = {"__repr__": _repr, "__init__": _first_init(made), "__signature__": _Signature()}
+    if eq:
+        methods |= _comparison(made, frozen=frozen, order=order)
+    if frozen:
+        methods |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_assignment}
+    if frozen and slots:
+        methods |= {"__getstate__": _get_state, "__setstate__": _set_state}
+    for name, method in methods.items():
+        if name not in own:
+            setattr(made, name, method)
+    return made
+
+
+def _first_init(cls: Any) -> Callable[..., None]:
+    """Return an `__init__` that replaces itself with a compiled one."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        _compile_init(cls)
+        cls.__init__(self, *args, **kwargs)
+
+    __init__.is_first = True  # type: ignore[attr-defined]
+    return __init__
+
+
+def _compile_init(cls: Any) -> None:
+    names: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
+    every = [each for each in fields(cls) if each.init]
+    keywords = [_parameter(each, names) for each in every if each.kw_only]
+    parameters = ["self", *(_parameter(each, names) for each in every if not each.kw_only)]
+    parameters += ["*", *keywords] if keywords else []
+    frozen = cls.__setattr__ is _refuse_assignment
+    body = [line for each in fields(cls) if (line := _assignment(each, names, frozen=frozen))]
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"]), names)
+    init = names["__init__"]
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    init.__annotations__ = {each.name: each.type for each in every} | {"return": None}
+    cls.__init__ = init
+
+
+def _parameter(field: Any, names: dict[str, Any]) -> str:
+    if field.default is not MISSING:
+        names[f"_default_{field.name}"] = field.default
+        return f"{field.name}=_default_{field.name}"
+    return f"{field.name}=_FACTORY" if field.default_factory is not MISSING else str(field.name)
+
+
+def _assignment(field: Any, names: dict[str, Any], *, frozen: bool) -> str | None:
+    name = field.name
+    value = name if field.init else f"_default_{name}"
+    if field.default_factory is not MISSING:
+        names[f"_make_{name}"] = field.default_factory
+        value = f"_make_{name}() if {name} is _FACTORY else {name}" if field.init else f"_make_{name}()"
+    elif not field.init:
+        if field.default is MISSING:
+            return None
+        names[value] = field.default
+    return f"_set(self, '{name}', {value})" if frozen else f"self.{name} = {value}"
+
+
+class _Signature:
+    """Compiles `__init__` when a signature is asked for, which is then read from it."""
+
+    def __get__(self, instance: object, cls: Any) -> None:
+        init = cls.__init__
+        if getattr(init, "is_first", False):
+            _compile_init(init.__closure__[0].cell_contents)
+        raise AttributeError("__signature__")
+
+
+def _comparison(cls: Any, *, frozen: bool, order: bool) -> dict[str, Any]:
+    compared = [each for each in fields(cls) if each.compare]
+    values = _values([each.name for each in compared])
+    hashed = _values([each.name for each in compared if each.hash is not False])
+
+    def compare(operation: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+        def method(self: Any, other: Any) -> Any:
+            return operation(values(self), values(other)) if other.__class__ is self.__class__ else NotImplemented
+
+        return method
+
+    def __hash__(self: Any) -> int:
+        return hash(hashed(self))
+
+    operations = (eq, lt, le, gt, ge) if order else (eq,)
+    methods = {f"__{operation.__name__}__": compare(operation) for operation in operations}
+    return methods | {"__hash__": __hash__ if frozen else None}
+
+
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda each: tuple(getattr(each, name) for name in names)
+
+
+@recursive_repr()
+def _repr(self: Any) -> str:
+    shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+    return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _refuse_assignment(self: Any, name: str, value: object = None) -> None:
+    raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _get_state(self: Any) -> list[Any]:
+    return [getattr(self, each.name) for each in fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for each, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, each.name, value)

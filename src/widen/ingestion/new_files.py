@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from enum import Enum
+from functools import cached_property
 
 from widen.batches.open_source import BatchReader, IngestSource
 from widen.batches.text_batch import Batch
@@ -103,16 +104,19 @@ class FileChoice:
     open_chosen: Callable[[Sequence[SourceFile]], Batch] | None = None
 
     def __post_init__(self) -> None:
-        self.start(self.target)
+        self._waiting = frozenset[str]()
 
     def start(self, target: IngestTarget) -> None:
         """Begin a comparison with the files that a table has loaded."""
-        self.target = target
+        self.target, self._waiting = target, frozenset()
+        self.__dict__.pop("_compared", None)
+
+    @cached_property
+    def _compared(self) -> ComparedFiles:
         left_out = {FileState.KNOWN} if self.is_new else set()
         left_out |= {FileState.CHANGED} if self.changed is Changed.SKIP else set()
         left_out |= {FileState.BAD} if self.is_new and self.skips_bad else set()
-        self._compared = ComparedFiles(self._open_loaded(), frozenset(left_out))
-        self._waiting = frozenset[str]()
+        return ComparedFiles(self._open_loaded(), frozenset(left_out))
 
     @property
     def is_streamed(self) -> bool:

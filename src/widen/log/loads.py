@@ -397,8 +397,8 @@ _decoder = msgspec.json.Decoder(_RecordWire)
 # Source: PROTOCOL.md#transaction-identifiers; docs/guide/files.md#record
 
 
-MAX_INLINE_FILES = 256
-"""Loads with this many files become a segment."""
+MAX_INLINE_FILES = 64
+"""Loads with this many files become a segment. Each load writes the others again, so that more of them cost more."""
 
 CLEANUP_EVERY, KEPT_MS = 64, 24 * 3600 * 1000
 """After how many records old ones are deleted, and how long a record that is not needed any more is kept: another

@@ -40,6 +40,7 @@ from widen.sources.listing import (
 )
 from widen.sources.places import (
     LISTS,
+    before_pattern,
     ensure_no_table,
     expand_local,
     has_linked_folder,
@@ -152,7 +153,8 @@ def find_source(
                 wanted.progress(f"looking at the source: {found.count:,} files")
     except spark_errors() as error:
         raise to_source_error(", ".join(paths), error, "Check the path and the permission to read it.") from error
-    ensure_no_table(spark, ", ".join(paths), found.folders)
+    checked = [before_pattern(path) for path in paths if wanted.named is None]  # by `find_table_source`
+    ensure_no_table(spark, ", ".join(paths), found.folders, checked)
     files, left_out, shown = chosen.finish(paths)
     # Without roots Spark reads exactly these files; a root would bring back the others.
     roots = tuple(paths) if found.is_whole and wanted.keep is None else ()

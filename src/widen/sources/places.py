@@ -193,11 +193,12 @@ def find_table_source(
     return None
 
 
-def ensure_no_table(spark: Session | None, source: str, files: Collection[str]) -> None:
+def ensure_no_table(spark: Session | None, source: str, files: Collection[str], checked: Collection[str] = ()) -> None:
     """Check that no file of a listing is part of a table.
 
     Args:
         spark: The session, which takes requests for other stores; None to look at the local disk alone.
+        checked: Folders of other stores that are known not to be in a table, so that they take no request again.
     """
     folders = sorted({path.rpartition("/")[0] for path in files})
     is_here = spark is None or is_driver(spark)
@@ -205,7 +206,7 @@ def ensure_no_table(spark: Session | None, source: str, files: Collection[str]) 
     found = next(_local_tables(local), None)
     if found is None and spark is not None:
         remote = [folder for folder in folders if not (is_here and to_local(folder) is not None)]
-        found = _remote_table(spark, remote)
+        found = _remote_table(spark, remote, checked)
     if found is not None:
         raise _refused(source, found, is_root=False, is_new=False)
 
@@ -308,8 +309,13 @@ def _named_places(spark: Session | None, path: str) -> list[str]:
     plain = to_local(path)
     if plain is not None and (spark is None or is_driver(spark)):
         # A pattern without matches may also be in a table: the folder before the pattern tells.
-        return expand_local(path) or [plain[: _first_special(plain)].rpartition("/")[0] or "/"]
-    return [] if spark is None else [path[: _first_special(path)]]
+        return expand_local(path) or [before_pattern(plain).rpartition("/")[0] or "/"]
+    return [] if spark is None else [before_pattern(path)]
+
+
+def before_pattern(path: str) -> str:
+    """Return a path up to its first character that may be of a pattern."""
+    return path[: _first_special(path)]
 
 
 def _first_special(path: str) -> int:
@@ -358,20 +364,13 @@ LISTS = "only its file systems find the source"
 """Why the files of a source are listed by Spark."""
 
 
-def _remote_table(spark: Session, folders: Sequence[str]) -> FoundTable | None:
+def _remote_table(spark: Session, folders: Sequence[str], checked: Collection[str] = ()) -> FoundTable | None:
     """Return a table at or above folders of another store; Spark finds it by patterns.
 
     A folder ``key=value`` is a partition, and not a table. Each folder takes requests, so that their number is limited.
     """
-    above: dict[tuple[str, str], None] = {}
-    for folder in folders:
-        parts = urlsplit(folder)
-        store = f"{parts.scheme}://{parts.netloc}" if parts.scheme else ""
-        names = parts.path.strip("/").split("/")
-        for length in range(len(names) + 1):
-            if length == 0 or "=" not in names[length - 1]:
-                above[store, "/".join(names[:length])] = None
-    pending = islice(above, _MAX_REMOTE_FOLDERS)
+    known = set(_folders_above(checked))
+    pending = islice((each for each in _folders_above(folders) if each not in known), _MAX_REMOTE_FOLDERS)
     if is_local(spark):
         return _find_marked(["/".join(filter(None, each)) for each in pending])
     spark = require_spark(spark, LISTS)
@@ -382,6 +381,19 @@ def _remote_table(spark: Session, folders: Sequence[str]) -> FoundTable | None:
                 if root is not None:
                     return FoundTable(root, table_format)
     return None
+
+
+def _folders_above(folders: Iterable[str]) -> Mapping[tuple[str, str], None]:
+    """Return the store and the path of folders and of those above them, in order."""
+    above: dict[tuple[str, str], None] = {}
+    for folder in folders:
+        parts = urlsplit(folder)
+        store = f"{parts.scheme}://{parts.netloc}" if parts.scheme else ""
+        names = parts.path.strip("/").split("/")
+        for length in range(len(names) + 1):
+            if length == 0 or "=" not in names[length - 1]:
+                above[store, "/".join(names[:length])] = None
+    return above
 
 
 def _find_marked(folders: Sequence[str]) -> FoundTable | None:

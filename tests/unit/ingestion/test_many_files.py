@@ -15,7 +15,7 @@ from widen.errors import CorruptLog, EngineUnsuitable, SourceError
 from widen.log.commit import commit
 from widen.log.commit_outcome import Outcome, StagedFiles
 from widen.log.load_segments import Load, LoadedFile
-from widen.log.loads import FOLDER, MAX_INLINE_FILES, commit_with_loads
+from widen.log.loads import FOLDER, MAX_INLINE_FILES, RecordFolder, commit_with_loads
 from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.protocol.actions import Txn
@@ -125,3 +125,13 @@ def test_a_load_by_name_outlives_a_bad_segment_and_the_error_says_how_to_begin_a
     shutil.rmtree(table / FOLDER)
     widen.ingest(source / "1.json", table, engine="local")
     assert widen.ingest(source, table, new=True, engine="local").records == MAX_INLINE_FILES - 1
+
+
+def test_a_load_opens_the_record_of_loads_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, opened, open_loads = tmp_path / "in", [], RecordFolder.open_loads
+    source.mkdir()
+    monkeypatch.setattr(RecordFolder, "open_loads", lambda *args: opened.append(args) or open_loads(*args))
+    for number in range(3):
+        (source / f"{number}.json").write_text(f'{{"id": {number}}}\n')
+        widen.ingest(source, tmp_path / "t", new=True, engine="local")
+    assert len(opened) == 2

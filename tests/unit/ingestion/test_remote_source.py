@@ -18,7 +18,7 @@ import pytest
 import widen
 from support.log_server import BUCKET, s3_server
 from widen.errors import EngineUnsuitable, InvalidOption, OptionMissing, SourceChanged, SourceError, StorageError
-from widen.sources import remote_files
+from widen.sources import places, remote_files
 from widen.sources.find_files import list_local_files
 from widen.sources.places import expand_local, is_hidden
 from widen.sources.remote_files import list_store_files, open_store_file
@@ -123,6 +123,24 @@ def test_a_url_names_what_a_path_does(
     names = [each.path.removeprefix(f"file:{tmp_path}/") for each in list_local_files(places)]
     assert [each.url.removeprefix(f"{URL}/") for each in found or ()] == names
     assert (found is None) == (not places)
+
+
+def test_a_load_looks_once_whether_a_folder_is_in_a_table(
+    store: obstore.store.S3Store, options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def find_folders(folders: list[str], ending: str) -> list[str]:
+        asked.extend(folders)
+        return remote_files.find_folders(folders, ending)
+
+    monkeypatch.setattr(places, "find_folders", find_folders)
+    for name in ("a.json", "deep/b.json"):
+        obstore.put(store, f"once/in/{name}", LINES)
+    widen.ingest(f"{URL}/once/in", tmp_path / "t", engine="local", new=True, storage_options=options)
+    folders = [URL, f"{URL}/once", f"{URL}/once/in", f"{URL}/once/in/deep"]
+    marks = ("_delta_log", "metadata", ".hoodie")
+    assert sorted(asked) == sorted(f"{folder}/{mark}" for folder in folders for mark in marks)
 
 
 def test_a_file_is_read_at_any_position(store: obstore.store.S3Store, options: dict[str, str]) -> None:

@@ -7,6 +7,7 @@ uses a third. This decorator compiles `__init__` only, for the first instance; t
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, fields
 from functools import partial
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, **options):
-        """Make a class a dataclass whose `__init__` is compiled for its first instance.
-
-        Source: the standard library's dataclasses
-        """
+        """Make a class a dataclass whose `__init__` is compiled for its first instance."""
         return partial(_to_dataclass, **options) if cls is None else _to_dataclass(cls)
 
 
@@ -40,7 +38,7 @@ def _to_dataclass(
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library asks for the signature, which is slow
     own = {name for name, value in vars(cls).items() if (name, value) != ("__hash__", None)}
     made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
-    methods: dict[str, Any] = {"__repr__": _repr, "__init__": _first_init(made), "__signature__": _Signature()}
+    methods: dict[str, Any] = {"__repr__": _repr, "__init__": _LateInit(made)}
     if eq:
         methods |= _comparison(made, frozen=frozen, order=order)
     if frozen:
@@ -53,15 +51,16 @@ def _to_dataclass(
     return made
 
 
-def _first_init(cls: Any) -> Callable[..., None]:
-    """Return an `__init__` that replaces itself with a compiled one."""
+class _LateInit:
+    """Stands for `__init__`, and replaces itself with the compiled one when it is first used or looked at."""
 
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        _compile_init(cls)
-        cls.__init__(self, *args, **kwargs)
+    def __init__(self, cls: Any) -> None:
+        self._cls = cls
 
-    __init__.is_first = True  # type: ignore[attr-defined]
-    return __init__
+    def __get__(self, instance: object, owner: Any) -> Any:
+        if vars(self._cls)["__init__"] is self:
+            _compile_init(self._cls)
+        return vars(self._cls)["__init__"].__get__(instance, owner)
 
 
 def _compile_init(cls: Any) -> None:
@@ -74,8 +73,11 @@ def _compile_init(cls: Any) -> None:
     body = [line for each in fields(cls) if (line := _assignment(each, names, frozen=frozen))]
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
-    exec(f"def __init__({', '.join(parameters)}):\n " + "\n ".join(body or ["pass"]), names)
-    init = names["__init__"]
+    text = f" def __init__({', '.join(parameters)}):\n  " + "\n  ".join(body or ["pass"])
+    made: dict[str, Any] = {}
+    # In the module of the class, so that the hints of its parameters resolve.
+    exec(f"def make({', '.join(names)}):\n{text}\n return __init__", vars(sys.modules[cls.__module__]), made)
+    init = made["make"](**names)
     init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     init.__annotations__ = {each.name: each.type for each in every} | {"return": None}
     cls.__init__ = init
@@ -99,16 +101,6 @@ def _assignment(field: Any, names: dict[str, Any], *, frozen: bool) -> str | Non
             return None
         names[value] = field.default
     return f"_set(self, '{name}', {value})" if frozen else f"self.{name} = {value}"
-
-
-class _Signature:
-    """Compiles `__init__` when a signature is asked for, which is then read from it."""
-
-    def __get__(self, instance: object, cls: Any) -> None:
-        init = cls.__init__
-        if getattr(init, "is_first", False):
-            _compile_init(init.__closure__[0].cell_contents)
-        raise AttributeError("__signature__")
 
 
 def _comparison(cls: Any, *, frozen: bool, order: bool) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from widen.model.value_classes import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,6 +33,7 @@ from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, format_path
 from widen.model.display import size_text
 from widen.model.types import StructType, quote_name
+from widen.model.value_classes import dataclass
 from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
 from widen.spark.engine import Session, Unsupported, require_spark
 from widen.spark.errors import translate_spark_errors

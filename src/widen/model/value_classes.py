@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import MISSING, FrozenInstanceError, fields
 from functools import partial
-from operator import attrgetter, eq, ge, gt, le, lt
+from operator import attrgetter, ge, gt, le, lt
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -108,24 +108,29 @@ def _comparison(cls: Any, *, frozen: bool, order: bool) -> dict[str, Any]:
     values = _values([each.name for each in compared])
     hashed = _values([each.name for each in compared if each.hash is not False])
 
+    def __eq__(self: Any, other: Any) -> Any:
+        if self is other:
+            return True
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        return hash(hashed(self))
+
     def compare(operation: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
         def method(self: Any, other: Any) -> Any:
             return operation(values(self), values(other)) if other.__class__ is self.__class__ else NotImplemented
 
         return method
 
-    def __hash__(self: Any) -> int:
-        return hash(hashed(self))
-
-    operations = (eq, lt, le, gt, ge) if order else (eq,)
-    methods = {f"__{operation.__name__}__": compare(operation) for operation in operations}
-    return methods | {"__hash__": __hash__ if frozen else None}
+    methods = {f"__{each.__name__}__": compare(each) for each in ((lt, le, gt, ge) if order else ())}
+    return methods | {"__eq__": __eq__, "__hash__": __hash__ if frozen else None}
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return attrgetter(*names)
-    return lambda each: tuple(getattr(each, name) for name in names)
+    if len(names) == 1:
+        get = attrgetter(names[0])
+        return lambda each: (get(each),)
+    return attrgetter(*names) if names else lambda each: ()
 
 
 @recursive_repr()

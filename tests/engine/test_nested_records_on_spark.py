@@ -12,8 +12,10 @@ from pyspark.sql import SparkSession
 
 import widen
 from widen.errors import InvalidOption
-from widen.sources import json_frames
-from widen.sources.file_ranges import MAX_WHOLE_FILE_BYTES
+from widen.sources import file_ranges, json_frames
+
+WHOLE_BYTES, ITEMS = 2**20, 1_000
+"""Up to how many bytes a file of these tests is read whole, and how many records have more."""
 
 PAD = 'x]}\\"' * 200
 PATH: dict[str, Any] = {"records": "page.items[*]", "keep": ["number", "late"], "verify": True}
@@ -25,9 +27,14 @@ def make_document(number: int, items: int) -> dict[str, Any]:
 
 
 def make_large(indent: int | None = None) -> bytes:
-    text = json.dumps(make_document(1, 9_500), indent=indent).encode()
-    assert len(text) > MAX_WHOLE_FILE_BYTES
+    text = json.dumps(make_document(1, ITEMS), indent=indent).encode()
+    assert len(text) > WHOLE_BYTES
     return text
+
+
+@pytest.fixture(autouse=True)
+def _large_files_are_not_so_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_ranges, "MAX_WHOLE_FILE_BYTES", WHOLE_BYTES)
 
 
 def ensure_loaded(done: widen.IngestResult, table: Path, spark: SparkSession, expected: int, pages: set[int]) -> None:
@@ -50,15 +57,15 @@ def test_files_of_every_form(
     source = tmp_path / "s"
     source.mkdir()
     (source / "small.json").write_text(json.dumps([make_document(2, 3), make_document(3, 2)], indent=1))
-    lines = "".join(json.dumps(make_document(page, 100)) + "\n" for page in range(4, 100))
+    lines = "".join(json.dumps(make_document(page, 100)) + "\n" for page in range(4, 14))
     (source / "lines.json").write_text(lines)
-    (source / "packed.json.gz").write_bytes(gzip.compress(json.dumps(make_document(100, 2)).encode()))
-    assert len(lines) > MAX_WHOLE_FILE_BYTES
+    (source / "packed.json.gz").write_bytes(gzip.compress(json.dumps(make_document(14, 2)).encode()))
+    assert len(lines) > WHOLE_BYTES
     if is_readable:
         (source / "large.json").write_bytes(make_large(1))
     done = widen.ingest(source, tmp_path / "t", spark=spark, **PATH)
-    expected = 9_607 + 9_500 * is_readable
-    ensure_loaded(done, tmp_path / "t", spark, expected, {*range(2, 101), *([1] if is_readable else [])})
+    expected = 1_007 + ITEMS * is_readable
+    ensure_loaded(done, tmp_path / "t", spark, expected, {*range(2, 15), *([1] if is_readable else [])})
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -73,7 +80,7 @@ def test_a_large_document_that_only_spark_reads(
         widen.ingest(source, tmp_path / "t", spark=spark, **PATH)
     assert not (tmp_path / "t" / "_delta_log").exists()
     done = widen.ingest(source, tmp_path / "t", spark=spark, **{**PATH, "verify": False})
-    assert done.records == 9_500
+    assert done.records == ITEMS
     rows = widen.Table(tmp_path / "t").read(spark=spark)
     assert rows.where("_parent_page_late IS NULL OR _parent_page_number IS NULL OR o IS NULL").count() == 0
     assert {row.pad for row in rows.select("pad").distinct().collect()} == {PAD}

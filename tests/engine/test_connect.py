@@ -46,25 +46,32 @@ def test_a_flow_that_is_killed_writes_each_row_once(call: Call, tmp_path: Path, 
     assert (report["wrong"], report["kills"]) == ([], kills)
 
 
+EACH_STARTS_PROCESSES = pytest.mark.skipif(
+    FULL not in os.environ, reason=f"a client is killed at each step; {FULL}=1 asks for it"
+)
+"""Without a server, `test_iceberg_kill.py`, `test_keys_faults.py` and `test_kill.py` kill operations in each run."""
+
 KEYED = {"status": 80, "partial": 40, "ns.status": 50, "history": 30}
 """Tables by key, one of partial records and one with history, and how often ingestions into them are killed."""
 
 
-@pytest.mark.parametrize("target", KEYED if FULL in os.environ else ["status"])
+@EACH_STARTS_PROCESSES
+@pytest.mark.parametrize("target", KEYED)
 def test_an_ingestion_by_key_that_is_killed_leaves_no_key_twice(call: Call, tmp_path: Path, target: str) -> None:
-    kills = KEYED[target] if FULL in os.environ else 2
+    kills = KEYED[target]
     report = call(connect_client.killed_keys, tmp_path, target, kills)
     assert (report["wrong"], report["kills"]) == ([], kills)
     print(report)
 
 
 STEPS = 10
-"""At how many steps each operation is killed, those of its commit among them, if all of them are asked for."""
+"""At how many steps each operation is killed, those of its commit among them."""
 
 
-@pytest.mark.parametrize("operation", OPERATIONS if FULL in os.environ else ["merge"])
+@EACH_STARTS_PROCESSES
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_on_an_iceberg_table_is_killed_at_each_step(call: Call, tmp_path: Path, operation: str) -> None:
-    report = call(connect_client.killed_shop, tmp_path, operation, STEPS if FULL in os.environ else 2)
+    report = call(connect_client.killed_shop, tmp_path, operation, STEPS)
     assert report["wrong"] == []
     assert {"before iceberg.commit_table", "after iceberg.commit_table"} <= {*report["kills"]}
     print(operation, report["steps"], report["kills"])

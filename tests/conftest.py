@@ -28,7 +28,7 @@ settings.register_profile(
     "widen",
     deadline=None,
     derandomize="WIDEN_RANDOM" not in os.environ,
-    max_examples=int(os.environ.get("WIDEN_EXAMPLES", settings.default.max_examples if settings.default else 100)),
+    max_examples=int(os.environ.get("WIDEN_EXAMPLES", "40")),
 )
 settings.load_profile("widen")
 

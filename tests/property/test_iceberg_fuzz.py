@@ -21,7 +21,7 @@ from widen.table import IcebergTable
 pytestmark = pytest.mark.sweep
 
 FIRST = int(os.environ.get("WIDEN_ICEBERG_FUZZ_FIRST", "0"))
-COUNT = int(os.environ.get("WIDEN_ICEBERG_FUZZ_COUNT", "100"))
+COUNT = int(os.environ.get("WIDEN_ICEBERG_FUZZ_COUNT", "40"))
 MANY = 1_000
 
 

@@ -31,7 +31,7 @@ from widen.table.maintenance import ensure_checkpoint
 
 pytestmark = pytest.mark.sweep
 
-CI_FAULTS = 24
+CI_FAULTS = 12
 """How many faults of one operation a run takes that is not asked for all of them."""
 
 EVERY_VERSION = {"delta.checkpointInterval": "1", "delta.enableTypeWidening": "true"}

@@ -18,7 +18,7 @@ from support import log_mutants
 
 pytestmark = pytest.mark.sweep
 
-FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "300"))
+FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "150"))
 MANY = 1_000
 
 

@@ -34,7 +34,7 @@ from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import CORRUPT, RESCUED, role_field, role_of
 from widen.sources.csv_dialect import EXACT_VALUES, WRITTEN_VALUES
 
-RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "60000"))
+RECORDS = int(os.environ.get("WIDEN_PROOF_RECORDS", "40000"))
 ROUND = 500
 
 pytestmark = pytest.mark.skipif(find_native_readers() is None, reason="the kernel is not installed; see docs/kernel.md")

@@ -19,7 +19,7 @@ from support.simulation.run import Run, simulate
 
 pytestmark = pytest.mark.sweep
 
-RUNS = int(os.environ.get("WIDEN_SIMULATIONS", "150"))
+RUNS = int(os.environ.get("WIDEN_SIMULATIONS", "80"))
 FIRST = int(os.environ.get("WIDEN_SIMULATION_SEED", "0"))
 MANY = 1_000
 SEEDS_FOR_A_BUG = 400

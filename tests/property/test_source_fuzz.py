@@ -28,7 +28,7 @@ from widen.sources.csv_dialect import CsvDialect, FieldGroup
 from widen.sources.csv_frames import CsvRanges
 from widen.sources.file_ranges import FileRange
 
-FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "150"))
+FIRST, COUNT = int(os.environ.get("WIDEN_FUZZ_FIRST", "0")), int(os.environ.get("WIDEN_FUZZ_COUNT", "40"))
 SECONDS = 10
 """Maximum processor time for one file, which takes milliseconds; a busy machine adds none to it."""
 

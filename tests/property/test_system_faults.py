@@ -19,7 +19,7 @@ from support.fault import FULL
 
 pytestmark = pytest.mark.sweep
 
-COUNT = 1_000 if FULL in os.environ else 32
+COUNT = 1_000 if FULL in os.environ else system_faults.LEAST
 COMPILER = shutil.which("cc")
 
 

@@ -20,7 +20,7 @@ from widen.log.log_store import LogStore
 from widen.log.snapshot import open_snapshot
 from widen.log.vacuum import plan_vacuum, run_vacuum
 
-SEEDS = range(int(os.environ.get("WIDEN_VACUUM_SEEDS", "60")))
+SEEDS = range(int(os.environ.get("WIDEN_VACUUM_SEEDS", "30")))
 HOUR_S = 3600
 RETENTION_HOURS = 168
 MARGIN_HOURS = 0.2

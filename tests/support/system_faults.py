@@ -41,6 +41,9 @@ CALLS: Mapping[str, tuple[int, ...]] = {
 }
 """The calls that fail, and with which errors."""
 
+LEAST = 17
+"""The number of faults with which each command meets one."""
+
 HANGS_AFTER = 300
 """After how many seconds a command counts as one that hangs; it takes about one."""
 
@@ -281,6 +284,16 @@ def judge(trials: Trials, operation: Operation, fault: tuple[str, int, int, int]
     return wrong
 
 
+def chosen(every: Mapping[str, Operation], count: int) -> list[str]:
+    """Return the operations to try: for few faults each command in one format, one after the other in both."""
+    kinds: dict[str, list[str]] = {}
+    for name in every:
+        kinds.setdefault(name.partition(" ")[2], []).append(name)
+    if count > LEAST:
+        return [name for name in every if os.environ.get("WIDEN_FAULTS_OF", "") in name]
+    return [names[at % len(names)] for at, names in enumerate(kinds.values())]
+
+
 def main(library: str, folder: str, seed: str, count: str) -> int:
     """Try faults at the calls of every operation, as many for each."""
     os.environ["WIDEN_ENGINE"] = "local"
@@ -292,7 +305,7 @@ def main(library: str, folder: str, seed: str, count: str) -> int:
     trials = Trials(ctypes.CDLL(library), Path(folder))
     rng, done = random.Random(int(seed)), 0
     every = operations()
-    names = [name for name in every if os.environ.get("WIDEN_FAULTS_OF", "") in name]
+    names = chosen(every, int(count))
     for place, name in enumerate(names):
         operation = every[name]
         trials.prepare(operation)

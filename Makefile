@@ -115,9 +115,8 @@ SETTINGS ?= spark.sql.caseSensitive=true,spark.sql.ansi.enabled=false,spark.sql.
 COMMA = ,
 SPACE = $(subst x,,x x)
 
-# The files in which `make test` asks each case in one layout; see tests/support/covering.py. And what the proof of Spark
-# finds, which has the same cases in both, with another engine.
-COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit) tests/engine/test_keyed_proof.py
+# The files in which `make test` asks each case in one layout; see tests/support/covering.py.
+COVERED = $(shell grep -rl --include=*.py support.covering tests/engine tests/unit)
 
 .PHONY: test-spark
 test-spark: setup $(WORK)/spark-classes.stamp ## engine tests of which `make test` runs some cases: all cases, on Spark; SHARE=0/4 for a quarter of them

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -88,8 +89,7 @@ CHANGES: dict[str, tuple[Callable[[widen.IcebergTable, SparkSession], Any], dict
 """Changes, and what becomes of rows."""
 
 
-@pytest.mark.parametrize("auth", AUTHS)
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize(("name", "auth"), [*zip(CHANGES, cycle(AUTHS), strict=False)])
 def test_a_change_of_rows_outlives_its_token(
     spark: SparkSession, tmp_path: Path, server: TokenCatalog, late: list[str], name: str, auth: str
 ) -> None:

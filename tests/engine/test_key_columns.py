@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import widen
-from support.covering import TRIES_ALL
+from support.covering import TRIES_ALL, covering
 from support.exact import bag
 from support.fault import FULL
 from widen.changes import arrow_changes, iceberg_keys, keyed_load, spark_changes
@@ -142,8 +142,7 @@ def test_a_key_has_one_text_in_each_column(types: Sequence[DataType]) -> None:
         assert found == pa.array(texts).filter(one_array(is_alone)).to_pylist()
 
 
-@pytest.mark.parametrize("types", COMBINATIONS, ids=lambda types: "+".join(each.sql for each in types)[:60])
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize(("types", "ansi"), covering(COMBINATIONS, ["true", "false"]))
 def test_spark_refuses_the_same_records(
     spark: SparkSession, request: pytest.FixtureRequest, types: Sequence[DataType], ansi: str
 ) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import widen
 from engine.test_keyed_proof import Mutant, both, losing, removing, wrap_decision, writing
-from support.covering import TRIES_ALL
+from support.covering import TRIES_ALL, covering
 from widen.changes.keyed_load import LocalMerge
 from widen.errors import EngineUnsuitable, KeyRepeated
 
@@ -166,8 +166,7 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(("name", "table_format"), covering(OWN, FORMATS))
 def test_fields_of_the_source_with_such_names_are_content(tmp_path: Path, table_format: str, name: str) -> None:
     loads = Loads(tmp_path, table_format)
     loads.load_records({"id": 1, name: "a"})
@@ -205,8 +204,7 @@ WRONG: Mapping[str, Mutant] = {
 }
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("name", ["none", *WRONG])
+@pytest.mark.parametrize(("name", "table_format"), covering(["none", *WRONG], FORMATS))
 def test_the_proof_finds_rows_that_should_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
 ) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 import widen
 from engine.test_keys import Keyed, record
 from engine.test_keys_iceberg import IcebergKeyed
+from support.covering import covering
 from widen.changes import keyed_load
 from widen.changes.keyed_files import DeltaFiles, KeyedTable, NewRows
 from widen.changes.keyed_load import KeyedLoad, LocalMerge
@@ -105,8 +106,7 @@ def open_keyed(spark: SparkSession, place: Path, table_format: str, **words: Any
 FORMATS = ("delta", "iceberg")
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize(("name", "table_format"), covering(MUTANTS, FORMATS))
 def test_the_proof_finds_what_the_writer_gets_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
 ) -> None:
@@ -134,8 +134,9 @@ def test_the_proof_agrees_with_the_writer_as_it_is(spark: SparkSession, tmp_path
         assert (proof.is_clean, proof.records, proof.leaves, proof.exact) == (True, len(batch), exact, exact)
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("name", ["a field that is kept", "a field that is set", "no row"])
+@pytest.mark.parametrize(
+    ("name", "table_format"), covering(["a field that is kept", "a field that is set", "no row"], FORMATS)
+)
 def test_the_proof_finds_partial_records_that_are_put_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
 ) -> None:
@@ -183,8 +184,7 @@ WRONG_VERSIONS: Mapping[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-@pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.parametrize("name", ["none", *WRONG_VERSIONS])
+@pytest.mark.parametrize(("name", "table_format"), covering(["none", *WRONG_VERSIONS], FORMATS))
 def test_the_proof_finds_versions_that_are_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, name: str
 ) -> None:

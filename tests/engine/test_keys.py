@@ -548,13 +548,9 @@ FAULTS: Mapping[str, Callable[[DataFrame], DataFrame]] = {
     "a lost row": lambda rows: rows.where("id <> 2"),
     "another value": lambda rows: rows.selectExpr("id", "at", "if(id = 2, 99L, n) AS n", "op"),
     "the row before": lambda rows: with_row(rows.where("id <> 1"), 1, 1, 1, "u"),
-    "a deleted row": lambda rows: with_row(rows, 3, 1, 3, "u"),
     "two rows of a key": lambda rows: with_row(rows, 2, 6, 6, "u"),
     "another key changes": lambda rows: rows.selectExpr("id", "at", "if(id = 4, 99L, n) AS n", "op"),
-    "another key is lost": lambda rows: rows.where("id <> 4"),
-    "another key comes": lambda rows: with_row(rows, 5, 6, 6, "u"),
     "a late record wins": lambda rows: with_row(rows.where("id <> 6"), 6, 1, 66, "u"),
-    "a late record is added": lambda rows: with_row(rows, 6, 1, 66, "u"),
 }
 
 

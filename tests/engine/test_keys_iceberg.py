@@ -114,8 +114,17 @@ def test_new_files_replays_and_intervals_are_loaded_once(keyed: IcebergKeyed) ->
     assert keyed.numbers() == [1]
 
 
-@pytest.mark.parametrize("kind", ["position", "equality", "both"])
-@pytest.mark.parametrize("words", [{}, {"missing": "keep"}, {"history": True}], ids=["newest", "partial", "history"])
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("position", {}),
+        ("equality", {"missing": "keep"}),
+        ("equality", {"history": True}),
+        ("both", {}),
+        ("both", {"history": True}),
+    ],
+    ids=str,
+)
 def test_rows_that_other_writers_have_deleted_are_no_rows_of_their_keys(
     spark: SparkSession, tmp_path: Path, kind: str, words: dict[str, Any]
 ) -> None:

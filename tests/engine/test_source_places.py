@@ -77,8 +77,7 @@ def test_the_command_says_that_it_reads_a_table(spark: SparkSession, shop: Path,
 PARTS = ["", "o*", "orders/*", "orders/part-*", "{orders,days}", "days/*/", "orders/_delta_log", "days/t=*"]
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("is_here", [True, False], ids=["here", "elsewhere"])
+@pytest.mark.parametrize(("part", "is_here"), covering(PARTS, [True, False]))
 def test_what_has_tables_or_is_a_part_of_one_is_refused(
     spark: SparkSession, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, is_here: bool
 ) -> None:

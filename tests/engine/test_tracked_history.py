@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.test_keyed_proof import open_keyed, with_cell, wrap_decision
+from engine.test_keyed_proof import FORMATS, open_keyed, with_cell, wrap_decision
 from engine.test_keys import Keyed, leave_to_spark
 from support.tracked_events import DRIFTING, NESTED, NUMBERS, Loads, cut, expected_rows, generate
 from widen.changes.keyed_files import NewRows
@@ -24,9 +24,15 @@ from widen.spark.engine import require_spark
 VALUES = {"nested": NESTED, "drifting": DRIFTING}
 
 
-@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-@pytest.mark.parametrize("values", VALUES)
-@pytest.mark.parametrize("option", ["history_columns", "history_except"])
+@pytest.mark.parametrize(
+    ("values", "option", "table_format"),
+    [
+        ("nested", "history_columns", "delta"),
+        ("nested", "history_except", "iceberg"),
+        ("drifting", "history_columns", "iceberg"),
+        ("drifting", "history_except", "delta"),
+    ],
+)
 def test_spark_makes_and_proves_the_same_versions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table_format: str, values: str, option: str
 ) -> None:
@@ -68,9 +74,12 @@ WRONG: Mapping[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
-@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
-@pytest.mark.parametrize("name", ["none", *WRONG, "every record is a version", "no record is a version"])
+NAMES = ("none", *WRONG, "every record is a version", "no record is a version")
+PROVED = [(name, engine, FORMATS[at % 2]) for at, name in enumerate(NAMES) for engine in ("local", "spark")]
+"""On both engines; tables of both formats one after the other, which the proof reads alike."""
+
+
+@pytest.mark.parametrize(("name", "engine", "table_format"), PROVED)
 def test_the_proof_finds_what_is_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, table_format: str, name: str
 ) -> None:

@@ -197,6 +197,8 @@ def test_a_damaged_row_is_never_found_again(
     judged = dict(zip((what for what, _ in faults), (each in set(expected) for each in found), strict=True))
     unseen = [what for what, is_seen in judged.items() if is_seen and not is_further(what, good)]
     assert unseen == []
+    if name not in ("files", "a frame"):
+        return  # digests are counted alike, whatever they are of
     for lost in (good.slice(1), pa.concat_tables([good, good.slice(3, 1)])):
         write_first(files, lost)
         verification = verify(*sides())

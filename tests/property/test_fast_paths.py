@@ -28,7 +28,7 @@ from widen.rows.row import Row, build_routes, find_violations, fixed_column_rout
 from widen.rows.row_builder import RowBuilder
 from widen.schema.source_metadata import RESCUED, role_field
 
-RECORDS = int(os.environ.get("WIDEN_KERNEL_RECORDS", "60000"))
+RECORDS = int(os.environ.get("WIDEN_KERNEL_RECORDS", "120000"))
 ROUND = 1_000
 """Records of one round: of one table, its policy and one seed."""
 

@@ -365,7 +365,8 @@ class BatchReader:
             return
         option, value, what = self.json_option
         has = "rows with types" if found is None else f"files of the format {found.value}"
-        expected = f"{what} read from JSON, and the source has {has}. {_ROWS_AS_JSON}"
+        fix = _FILES_OF_DMS if (option, value) == ("envelope", "dms") else _ROWS_AS_JSON
+        expected = f"{what} read from JSON, and the source has {has}. {fix}"
         raise InvalidOption(option=option, value=value, expected=expected)
 
     def _open_rows(self, rows: DataFrame) -> Batch:
@@ -636,6 +637,11 @@ def persist_source(source: _Source) -> Iterator[_Source]:
 
 
 _ROWS_AS_JSON = "Pass a DataFrame with the documents in a column `value`, and format='json'."
+
+_FILES_OF_DMS = (
+    "Files of AWS DMS have a column Op instead of an envelope: load them without one, with key, "
+    "delete_when=\"Op = 'D'\", and sequence_by for the column that TimestampColumnName names."
+)
 
 _FEW_FILES = 32
 """Up to this many files, Spark makes only the partitions that their bytes fill; coalescing would copy every row."""

@@ -149,9 +149,12 @@ def _fetch_definitions(registry: str, number: int) -> Sequence[Any] | None:
 
 def stage_of_reason(reason: str) -> TextStage:
     """Return what a text in a quarantine is: a record that broke a rule, or a text that a stage has refused."""
+    if _REFUSED_NAN(reason):  # a dialect reads NaN, so nothing is wrapped any more
+        return TextStage.PLAIN
     return next((stage for begin, stage in _REFUSALS if reason.startswith(begin)), TextStage.RECORD)
 
 
+_REFUSED_NAN = re.compile(r"not (?:a JSON record|JSON): (?:NaN|-?Infinity) is not JSON").match
 _REFUSALS = (
     (not_a_document(""), TextStage.SOURCE),
     (not_a_record("JSON", ""), TextStage.FOUND),

@@ -20,6 +20,7 @@ from widen.json.document import JsonDocument, JsonNumber, JsonText, MapEntries, 
 from widen.json.kinds import parse_temporal, read_epoch, read_integral
 from widen.json.time_spellings import ISO, TimeSpelling
 from widen.model.column_path import Path
+from widen.model.display import name_file
 from widen.model.types import similarity_key
 from widen.model.value_classes import dataclass
 from widen.protocol.partition_values import HIVE_NULL
@@ -250,7 +251,7 @@ class FileFields:
         folders = _fields_of(file.rpartition("/")[0]) if self.has_folders else {}
         if self.loaded_at is None:
             return folders
-        uri = re.sub(LOCAL_URI, PLAIN_LOCAL_URI, _PART.sub("", file)) or None
+        uri = re.sub(LOCAL_URI, PLAIN_LOCAL_URI, name_file(_PART.sub("", file))) or None
         source_fields: dict[str, str | None] = {SOURCE_FILE + SIGN: uri, LOADED_AT + SIGN: self.loaded_at}
         return merge_file_fields(folders, source_fields)
 

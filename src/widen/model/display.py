@@ -48,6 +48,21 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
+STDIN_NAME, STDIN_FILE, STAGING_PREFIX = "standard input", "stdin", "widen-memory-"
+"""The name of standard input for users, and the file and the beginning of the temporary folder that have its bytes."""
+
+
+def name_file(uri: str) -> str:
+    """Return a source file as users know it: standard input was staged in a file.
+
+    Example:
+        >>> name_file("file:/tmp/widen-memory-x1/stdin"), name_file("file:/data/stdin")
+        ('standard input', 'file:/data/stdin')
+    """
+    is_staged = uri.endswith(f"/{STDIN_FILE}") and uri.rsplit("/", 2)[-2].startswith(STAGING_PREFIX)
+    return STDIN_NAME if is_staged else uri
+
+
 def list_lines(head: str, lines: Iterable[str]) -> str:
     """Return a heading and the first `MAX_ROWS` lines below it, indented; an ellipsis stands for the rest."""
     shown = list(islice(lines, MAX_ROWS + 1))

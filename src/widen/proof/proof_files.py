@@ -109,6 +109,7 @@ class PlacedFileValues(tuple[tuple[str, str | None], ...]):
 
 
 _FOLDER = re.compile(r"(?:^|(?<=/))([^/=]+)=([^/]*)(?=/)")
+_STDIN = re.compile(r"^.*/widen-memory-[^/]*/stdin$", re.DOTALL)
 _PART = re.compile(r" from byte [0-9]+$")
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 
@@ -141,7 +142,7 @@ class FileValueReader:
             values.append((f"{name}=", None if text in _NULLS else text))
         if self.loaded_at is not None:
             # The URI of one file has one slash or three, by who lists the files.
-            scheme, slashes, path = _PART.sub("", file).partition("file:/")
+            scheme, slashes, path = _STDIN.sub("standard input", _PART.sub("", file)).partition("file:/")
             uri = slashes + path.lstrip("/") if slashes and not scheme else scheme + slashes + path
             values.append(("_source_file=", uri or None))
             values.append(("_loaded_at=", self.loaded_at))

@@ -17,6 +17,7 @@ from typing import TypeVar
 from widen.errors import CorruptFile, SourceContentError
 from widen.evolution.plan import ReadAs
 from widen.json.document import BOM
+from widen.model.display import name_file
 from widen.model.value_classes import dataclass
 from widen.sources.csv_dialect import CsvDialect, fold_name, guess_encoding, is_utf8, to_utf8
 from widen.sources.file_ranges import open_file
@@ -135,7 +136,7 @@ def to_read_as(dialects: CsvDialects, files: Sequence[SourceFile]) -> tuple[Read
             for option, key in _OPTIONS.items()
             if (value := getattr(dialect, key)) != getattr(dialects.default, key)
         }
-        found.append(ReadAs(describe_dialect(dialect), options, tuple(file.path for file in some)))
+        found.append(ReadAs(describe_dialect(dialect), options, tuple(name_file(file.path) for file in some)))
     return tuple(found)
 
 

@@ -466,8 +466,8 @@ def _read_range(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterato
     scanner = RowScanner(dialect, style, part.uri, header.line if part.start <= begin else 1)
     for block in read_line_blocks(source, start, end, limit=dialect.max_record_bytes, path=part.uri):
         scanned = scanner.scan(to_utf8(block, dialect) or block, is_end=False)
-        yield from parse_rows(scanned, header.names, dialect, part.uri, part.start)
-    yield from parse_rows(scanner.scan(b"", is_end=True), header.names, dialect, part.uri, part.start)
+        yield from parse_rows(scanned, header.names, dialect, part.name, part.start)
+    yield from parse_rows(scanner.scan(b"", is_end=True), header.names, dialect, part.name, part.start)
 
 
 def _skip_lines(data: bytes, count: int) -> int:
@@ -485,7 +485,7 @@ def _read_file(file: BinaryIO, part: FileRange, dialect: CsvDialect) -> Iterator
     ensure_file_readable(content[:SNIFFED_BYTES], part.uri, dialect.encoding)
     text = to_utf8(content, dialect)
     if text is None:
-        yield TextGroup(part.uri, 0, False, [content], [1], [f"it is not {dialect.encoding.upper()}"])
+        yield TextGroup(part.name, 0, False, [content], [1], [f"it is not {dialect.encoding.upper()}"])
         return
     yield from _rows_of_text(text, dialect, part.uri)
 

@@ -31,6 +31,7 @@ from widen.json.document import BOM, MAX_RECORD_BYTES, RAISE_RECORD_SIZE, SHORTE
 from widen.json.record_path import FoundTexts, RecordFinder, RecordPath
 from widen.limits import DRIVER_HEADS, DRIVER_TASK_BYTES, RANGED_FILES
 from widen.model.column_path import Path
+from widen.model.display import name_file
 from widen.model.native_kernel import find_kernel
 from widen.model.types import ArrayType, DataType, Field, MapType, StructType, similarity_key
 from widen.model.value_classes import dataclass
@@ -86,6 +87,11 @@ class FileRange(msgspec.Struct, frozen=True, array_like=True):
     limit: int = MAX_RECORD_BYTES
     is_multi_line: bool = False
     is_small: bool = True
+
+    @property
+    def name(self) -> str:
+        """The file in rows and reports."""
+        return name_file(self.uri)
 
     @property
     def is_compressed(self) -> bool:
@@ -230,7 +236,7 @@ def _read_texts(
     ranges: Sequence[FileRange], prefix: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for part in (ranges[number] for batch in batches for number in batch.column(0).to_pylist()):
-        name = _LOCAL.sub(prefix, part.uri) if prefix else part.uri
+        name = _LOCAL.sub(prefix, part.name) if prefix else part.name
         with open_file(part.uri) as file:
             if part.is_whole:
                 row = {TEXT: file.read(), FILE: name, PART: 0, WHOLE: True}
@@ -294,7 +300,7 @@ def _read_range(part: FileRange, path: RecordPath | None) -> Iterator[TextGroup]
         for lines in read_lines(file, part.start, part.end, limit=part.limit, path=part.uri):
             if not part.start:
                 ensure_file_readable(lines[0][:SNIFFED_BYTES], part.uri)
-            yield TextGroup(part.uri, part.start, False, lines)
+            yield TextGroup(part.name, part.start, False, lines)
 
 
 def _read_whole(file: BinaryIO, part: FileRange, path: RecordPath | None) -> Iterator[TextGroup]:
@@ -306,18 +312,18 @@ def _read_whole(file: BinaryIO, part: FileRange, path: RecordPath | None) -> Ite
         is_long = path is None and len(content) > part.limit
         if is_long and any(len(text) > part.limit for text in split_records(content)):
             raise record_too_long(part.uri, 0, part.limit)
-        yield TextGroup(part.uri, 0, True, [content])
+        yield TextGroup(part.name, 0, True, [content])
         return
     joined: Any = JoinedFile(content, file)
     if begins_with_line(content[:HEAD_BYTES]) and not part.is_multi_line:
         for lines in read_lines(joined, 0, sys.maxsize, limit=part.limit, path=part.uri):
-            yield TextGroup(part.uri, 0, False, lines)
+            yield TextGroup(part.name, 0, False, lines)
         return
     if path is not None:
-        yield from map(partial(found_group, part.uri), RecordFinder(path, part.limit).stream(joined, part.uri))
+        yield from map(partial(found_group, part.name), RecordFinder(path, part.limit).stream(joined, part.uri))
         return
     for texts in read_outermost_records(joined, part.uri, part.limit):
-        yield TextGroup(part.uri, 0, False, texts)
+        yield TextGroup(part.name, 0, False, texts)
 
 
 def read_outermost_records(file: Any, path: str = "", limit: int = MAX_RECORD_BYTES) -> Iterator[list[bytes]]:

@@ -22,9 +22,10 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from widen.errors import InvalidOption, OptionMissing, SourceContentError, StorageError
+from widen.errors import InvalidOption, OptionMissing, SourceContentError, SourceError, StorageError, WidenError
 from widen.errors.tables import open_failure
 from widen.log.log_store import LogStore
+from widen.model.display import STAGING_PREFIX, STDIN_FILE, STDIN_NAME, name_file
 from widen.model.value_classes import dataclass
 from widen.sources.arrow_columns import (
     ColumnRules,
@@ -151,9 +152,21 @@ def staged_source(
         yield source
         return
     held = _hold(source, options)
-    with ExitStack() as stack:
+    with ExitStack() as stack, _naming_stdin():
         stage = cache(partial(_stage_in_folder, source, options, stack))
         yield stage() if held is None else HeldSource(name=_find_name(source), rows=held, stage=stage)
+
+
+@contextmanager
+def _naming_stdin() -> Iterator[None]:
+    """Name standard input in errors, and not the file with its bytes."""
+    try:
+        yield
+    except WidenError as error:
+        fields = {key: name_file(value) if isinstance(value, str) else value for key, value in error.fields.items()}
+        if fields == error.fields:
+            raise
+        raise type(error)(**fields) from error
 
 
 def _hold(source: Any, options: StagingOptions) -> RowsInMemory | None:
@@ -182,7 +195,7 @@ def _to_rows(name: str, options: StagingOptions, rows: pa.RecordBatch) -> list[p
 
 
 def _stage_in_folder(source: Any, options: StagingOptions, stack: ExitStack) -> StagedSource:
-    folder = stack.enter_context(TemporaryDirectory(prefix="widen-memory-", ignore_cleanup_errors=True))
+    folder = stack.enter_context(TemporaryDirectory(prefix=STAGING_PREFIX, ignore_cleanup_errors=True))
     try:
         return _stage(source, LogStore(folder), options)
     except OSError as error:
@@ -339,9 +352,11 @@ def _stage_stdin(source: FilePath | Sequence[FilePath], store: LogStore, options
         raise InvalidOption(option="source", value=STDIN, expected=expected)
     if options.format is None:
         raise OptionMissing(option="format", expected=_NAME_FORMAT)
-    place = Path(store.location) / "stdin"
+    place = Path(store.location) / STDIN_FILE
     with place.open("xb") as file:
         copyfileobj(sys.stdin.buffer, file, 2**20)
-    (found,) = list_local_files([str(place)])
-    stream = SourceFiles((), (found,), format=options.format, options=options.options)
-    return StagedSource(name="standard input", store=store, stream=stream)
+    found = list_local_files([str(place)])
+    if not found:
+        raise SourceError(source=STDIN_NAME, reason="it is empty", fix="Pipe the text of the records into it.")
+    stream = SourceFiles((), tuple(found), format=options.format, options=options.options)
+    return StagedSource(name=STDIN_NAME, store=store, stream=stream)

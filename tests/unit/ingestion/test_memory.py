@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import widen
-from widen.errors import InvalidOption, OptionMissing, SourceContentError
+from widen.errors import InvalidOption, OptionMissing, SourceContentError, SourceError, WidenError
 from widen.ingestion.ingest_options import IngestOptions
 from widen.model.keyword_options import declared
 
@@ -237,6 +237,37 @@ def test_standard_input_is_a_source(
         assert done.verification.is_clean
         assert done.to_value()["sourceFiles"]["known"] == []
     assert not list(widen.Table(tmp_path / "t").loads())
+
+
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [("json", b'{"a": 1}\n{"a": "x"}\nnot\n'), ("csv", b"a;b\n1;2\n3;4;5\n"), ("text", b"one\ntwo\n")],
+)
+def test_standard_input_is_named_so_in_records_plans_and_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, text: bytes
+) -> None:
+    give(monkeypatch, text)
+    words = {"source_columns": True, "verify": True}
+    done = widen.ingest("-", tmp_path / "t", format=format, quarantine=tmp_path / "q", **words)  # type: ignore[arg-type]
+    assert done.verification is not None
+    assert done.verification.is_clean
+    found = widen.Table(tmp_path / "t").to_arrow()
+    assert set(found.column("_source_file").to_pylist()) == {"standard input"}
+    corrupt = found.column("_corrupt_at").drop_null().to_pylist() if "_corrupt_at" in found.schema.names else []
+    assert [each.partition(":")[0] for each in corrupt] == ["standard input"] * done.corrupt
+    assert "widen-memory" not in str(done.to_value())
+    assert "widen-memory" not in "".join(path.read_text() for path in tmp_path.rglob("_delta_log/*.json"))
+    give(monkeypatch, b"a\0,b\n" if format == "csv" else b"%PDF-1")
+    with pytest.raises(WidenError) as caught:
+        widen.ingest("-", tmp_path / "new", format="csv", options={"quote": ""})
+    assert "widen-memory" not in str(caught.value)
+
+
+def test_standard_input_without_a_record_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, b"")
+    with pytest.raises(SourceError, match="standard input: it is empty"):
+        widen.ingest("-", tmp_path / "t", format="json")
+
 
 
 def test_standard_input_needs_a_format_and_is_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

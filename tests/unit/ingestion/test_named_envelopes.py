@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import widen
+from widen.errors import InvalidOption
 
 
 def canal(op: str, es: int, *rows: dict[str, Any]) -> dict[str, Any]:
@@ -174,3 +175,20 @@ TAKEN: dict[str, Any] = {
     "lines": [{"sku": "5d505646cf6d4fe581014ab2", "q": 2}],
     "note": 'a "quoted" ä',
 }
+
+
+def test_files_of_dms_are_a_full_load_without_op_and_changes_with_it(tmp_path: Path) -> None:
+    folder, table = tmp_path / "orders", tmp_path / "t"
+    folder.mkdir()
+    (folder / "LOAD00000001.csv").write_text("ts,id,v\n2024-01-31 11:00:00,1,a\n2024-01-31 11:00:00,2,b\n")
+    changes = "U,2024-01-31 12:00:01,1,x\nD,2024-01-31 12:00:02,2,b\nI,2024-01-31 12:00:03,3,c\n"
+    (folder / "20240131-120000001.csv").write_text(f"Op,ts,id,v\n{changes}U,2024-01-31 12:00:04,3,d\n")
+    words: dict[str, Any] = {"key": ["id"], "sequence_by": "ts", "delete_when": "Op = 'D'", "verify": True}
+    for source in (folder, folder / "LOAD00000001.csv"):  # the full load comes again
+        done = widen.ingest(source, table, engine="local", **words)
+        assert done.verification is not None
+        assert done.verification.is_clean
+        rows = widen.Table(table).to_arrow().to_pylist()
+        assert sorted((row["id"], row["v"], row["Op"]) for row in rows) == [("1", "x", "U"), ("3", "d", "U")]
+    with pytest.raises(InvalidOption, match=r"Op = 'D'"):
+        widen.ingest(folder, tmp_path / "other", engine="local", envelope="dms", key=["id"])

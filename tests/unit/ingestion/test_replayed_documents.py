@@ -250,6 +250,24 @@ def test_a_dialect_is_read_once(tmp_path: Path, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("envelope", [None, "debezium"])
+@pytest.mark.parametrize("dialect", WRAPPED_TWICE)
+def test_a_dialect_is_read_once_of_records_with_nan(tmp_path: Path, dialect: str, envelope: str | None) -> None:
+    key, wrapped, plain = WRAPPED_TWICE[dialect]
+    row = {"id": key, "doc": wrapped, "f": float("nan")}
+    event = row if envelope is None else {"op": "c", "before": None, "after": row, "source": {"connector": "x"}}
+    (tmp_path / "a.json").write_text(f"{json.dumps(event)}\n")
+    create_table(str(tmp_path / "t"), "id bigint NOT NULL")
+    words: dict[str, Any] = {"dialect": dialect, "envelope": envelope, "engine": "local"}
+    loaded = widen.ingest(tmp_path / "a.json", tmp_path / "t", allow_nan=False, **words)
+    assert loaded.quarantined == 1
+    done = widen.replay(tmp_path / "t_quarantine", tmp_path / "t", allow_nan=True, **words)
+    assert (done.replayed, done.left) == (1, 0)
+    (found,) = widen.Table(str(tmp_path / "t")).to_arrow().to_pylist()
+    assert found["doc"] == (plain or {"stringValue": "x"})
+    assert found["f"] != found["f"]
+
+
+@pytest.mark.parametrize("envelope", [None, "debezium"])
 def test_fields_above_records_with_a_schema_part(tmp_path: Path, envelope: str | None) -> None:
     """The dialect still applies to records that have a third field because of `keep`."""
     plain = {"id": 1, "at": 10**15}

@@ -1,10 +1,11 @@
 """The sink that ingests, in streams of one session, beside Delta Lake's sink and its MERGE in `foreachBatch`.
 
-    python bench/sink.py [--batches 20] [--megabytes 5] [--rows 1000000] [--runs 3] [--only append,keys]
+    python bench/sink.py [--batches 20] [--megabytes 5] [--rows 1000000] [--runs 3] [--only append,keys,iceberg]
 
 Append: micro-batches of JSON, in which 1 % of the records drift. Delta Lake gets them by `from_json` with the schema by
 hand, in which values that drift are null; Widen observes, widens and keeps them. Keys: one micro-batch changes 1 % or
-30 % of the rows of a table, with deletion vectors. Streams take turns, each with a new checkpoint and table, and have
+30 % of the rows of a table, with deletion vectors. Iceberg: micro-batches change 1 % of 300,000 rows each, beside one
+call of `widen.ingest` for each of these files, into an Iceberg table, too. Streams take turns, each with a new checkpoint and table, and have
 done the work once before. Costs are processor seconds of all processes.
 """
 
@@ -18,15 +19,19 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 from alter import DATA, delta_session
-from keys import COLUMNS, SHARES, write_batch, write_table
+from keys import COLUMNS, SHARES, WORDS, write_batch, write_first, write_table
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from turns import Cost, Row, measure, middle, print_rows, take_turns
 
-GOALS = {"append": 0.6, "keys": 0.1}
+import widen
+
+GOALS = {"append": 0.6, "keys": 0.1, "iceberg": 0.6}
+ICEBERG_ROWS = 300_000
 DRIFT = 0.01
 SCHEMA = "id BIGINT, at STRING, user STRUCT<name: STRING, age: BIGINT>, total DOUBLE, tags ARRAY<STRING>, note STRING"
 
@@ -39,6 +44,7 @@ def main(batches: int, megabytes: float, rows: int, runs: int, only: Sequence[st
     works = {
         "append": lambda: _append(spark, batches, megabytes, runs),
         "keys": lambda: _keys(spark, rows, runs),
+        "iceberg": lambda: _iceberg(spark, min(rows, ICEBERG_ROWS), batches, runs),
     }
     title = f"{batches} micro-batches of {megabytes:g} MB; {rows:,} rows by key"
     missed = print_rows(title, (row for name in only for row in works[name]()))
@@ -93,6 +99,41 @@ def _keys(spark: SparkSession, rows: int, runs: int) -> Iterator[Row]:
         yield Row(f"by key, {share:.0%} / MERGE in foreachBatch", found["widen"].cpu, GOALS["keys"], found["delta"].cpu)
 
 
+def _iceberg(spark: SparkSession, rows: int, batches: int, runs: int) -> Iterator[Row]:
+    place = DATA / f"sink-iceberg-{time.time_ns()}"
+    place.mkdir(parents=True)
+    catalog, delta, newer = place / "c.db", place / "delta", count(2)
+    for table in ("shop.sink", "shop.loads"):
+        widen.ingest(write_first(rows), table, catalog=catalog, spark=spark, **WORDS)
+    widen.ingest(write_first(rows), delta, spark=spark, **WORDS)
+
+    def by_stream(at: str, landing: Path, **options: str) -> None:
+        _run(_texts(spark, landing), "widen", at, ingest="json", key="id", sequenceBy="at", **options)
+
+    def turn() -> dict[str, Cost]:
+        landing = place / f"landing-{next(newer)}"
+        landing.mkdir()
+        for number in range(batches):
+            Path(write_batch(rows, min(SHARES), newer=next(newer))).rename(landing / f"{number:04}.json")
+        files = sorted(landing.iterdir())
+        new = {name: {"checkpointLocation": str(landing.with_suffix(f".{name}"))} for name in ("delta", "iceberg")}
+        return {
+            "Delta": measure(lambda: by_stream(str(delta), landing, **new["delta"])),
+            "Iceberg": measure(lambda: by_stream("shop.sink", landing, catalog=str(catalog), **new["iceberg"])),
+            "loads": measure(
+                lambda: [widen.ingest(each, "shop.loads", catalog=catalog, spark=spark, **WORDS) for each in files]
+            ),
+        }
+
+    turns = [turn() for _ in range(runs + 1)]
+    found = {name: middle(each[name] for each in turns[1:]) for name in turns[0]}
+    print(f"  on the wall, {batches} batches: {', '.join(f'{name} {cost.wall:.1f} s' for name, cost in found.items())}")
+    for name in ("Delta", "Iceberg"):
+        work = f"by key, 1 % of {rows:,} into {name} / loads into Iceberg"
+        yield Row(work, found[name].cpu / batches, GOALS["iceberg"], found["loads"].cpu / batches)
+    shutil.rmtree(place)
+
+
 def _change(work: Callable[[Path, str], object], landing: Path, table: Path) -> Cost:
     """Return what a stream costs on a copy of the table."""
     copy = table.with_name(f"changed-{time.time_ns()}")
@@ -110,8 +151,8 @@ def _texts(spark: SparkSession, landing: Path) -> DataFrame:
 def _run(frame: DataFrame, sink: str, at: str | None = None, **options: str) -> None:
     """Run a stream over what is there, into a table, by default a new one."""
     place = at or str(DATA / f"sink-{time.time_ns()}")
-    writer = frame.writeStream.format(sink).options(**options).trigger(availableNow=True)
-    writer.option("checkpointLocation", f"{place}-checkpoint").start(place).awaitTermination()
+    options = {"checkpointLocation": f"{place}-checkpoint"} | options
+    frame.writeStream.format(sink).options(**options).trigger(availableNow=True).start(place).awaitTermination()
     if at is None:
         shutil.rmtree(place)
         shutil.rmtree(f"{place}-checkpoint")

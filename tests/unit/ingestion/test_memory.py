@@ -269,7 +269,6 @@ def test_standard_input_without_a_record_says_so(tmp_path: Path, monkeypatch: py
         widen.ingest("-", tmp_path / "t", format="json")
 
 
-
 def test_standard_input_needs_a_format_and_is_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, b"{}")
     with pytest.raises(OptionMissing, match="Standard input has no name"):

@@ -5,8 +5,8 @@
 Append: micro-batches of JSON, in which 1 % of the records drift. Delta Lake gets them by `from_json` with the schema by
 hand, in which values that drift are null; Widen observes, widens and keeps them. Keys: one micro-batch changes 1 % or
 30 % of the rows of a table, with deletion vectors. Iceberg: micro-batches change 1 % of 300,000 rows each, beside one
-call of `widen.ingest` for each of these files, into an Iceberg table, too. Streams take turns, each with a new checkpoint and table, and have
-done the work once before. Costs are processor seconds of all processes.
+call of `widen.ingest` for each of these files, into an Iceberg table, too. Streams take turns, each with a new
+checkpoint and table, and have done the work once before. Costs are processor seconds of all processes.
 """
 
 from __future__ import annotations

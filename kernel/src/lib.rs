@@ -3,6 +3,7 @@
 mod columns;
 mod decoder;
 mod numbers;
+mod quotes;
 mod record_shape;
 mod scanner;
 mod spellings;
@@ -13,5 +14,6 @@ mod times;
 mod python;
 
 pub use decoder::RecordDecoder;
+pub use quotes::has_plain_quotes;
 pub use record_shape::{kinds, ColumnPlan, FieldPlan, InvalidPlan, RecordPlan};
 pub use text_kinds::text_kind;

@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::{text_kind, RecordDecoder, RecordPlan};
+use crate::{has_plain_quotes, text_kind, RecordDecoder, RecordPlan};
 
 /// Decodes the records that fit the columns; the texts of all others have to be read otherwise.
 #[pyclass(name = "Decoder", module = "widen._kernel")]
@@ -100,10 +100,19 @@ fn text_kinds<'py>(
     .to_pyarrow(py)
 }
 
+/// Return whether every quote of CSV belongs to a well-formed field on one line.
+///
+/// Args: the text; the byte of the quote; the byte of the separator.
+#[pyfunction(name = "has_plain_quotes")]
+fn text_has_plain_quotes(data: &[u8], quote: u8, separator: u8) -> bool {
+    has_plain_quotes(data, quote, separator)
+}
+
 #[pymodule]
 fn _kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Decoder>()?;
     module.add_function(wrap_pyfunction!(text_kinds, module)?)?;
+    module.add_function(wrap_pyfunction!(text_has_plain_quotes, module)?)?;
     // The proof's crate shares nothing with the decoder but this module.
     module.add_submodule(&widen_proof::python::module(module.py())?)
 }

@@ -22,6 +22,7 @@ import pyarrow.csv
 
 from widen.errors import CorruptFile, InvalidOption, SourceContentError
 from widen.json.document import BOM, MAX_RECORD_BYTES, not_a_record
+from widen.model.native_kernel import find_kernel
 from widen.model.value_classes import dataclass
 from widen.sources.file_ranges import RefusedTexts, TextGroup, as_raw_records, record_too_long, size_limit_text
 from widen.spark.errors import CLOSE_QUOTE, RESTORE_FILE, SET_ENCODING
@@ -358,10 +359,7 @@ class RowScanner:
 
     def _find_spans(self, data: bytes, *, is_end: bool) -> list[RowSpan]:
         quote = self._dialect.quote
-        if quote is None or quote.encode() not in data:
-            return []
-        # What is well-formed on one line is deleted first, which costs little; most blocks then have no quote left.
-        if quote.encode() not in _patterns(self._dialect)[0].sub(b"", data):
+        if quote is None or has_plain_quotes(data, self._dialect):
             return []
         return list(_find_spans(data, self._dialect, is_end=is_end))
 
@@ -685,11 +683,20 @@ def _find_header_end(data: bytes, dialect: CsvDialect, path: str, line: int) -> 
         at = quoted.end()
 
 
+def has_plain_quotes(data: bytes, dialect: CsvDialect) -> bool:
+    """Return whether every quote belongs to a well-formed field on one line, as in most blocks."""
+    quote, separator = (dialect.quote or "").encode(), dialect.separator.encode()
+    if quote not in data:
+        return True
+    scan = getattr(find_kernel(), "has_plain_quotes", None)
+    if scan is not None and len(quote) == len(separator) == 1 and dialect.escape in (None, dialect.quote):
+        return bool(scan(data, quote[0], separator[0]))
+    return quote not in _patterns(dialect)[0].sub(b"", data)
+
+
 def has_breaks(data: bytes, dialect: CsvDialect) -> bool:
     """Return whether a quoted field in lines may go on in another line."""
-    if dialect.quote is None or dialect.multi_line is False or dialect.quote.encode() not in data:
-        return False
-    if dialect.quote.encode() not in _patterns(dialect)[0].sub(b"", data):
+    if dialect.quote is None or dialect.multi_line is False or has_plain_quotes(data, dialect):
         return False
     return any(span.has_break or span.is_open for span in _find_spans(data, dialect, is_end=True))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, **options):
+    def dataclass(cls: Any = None, /, **options: Any) -> Any:
         """Make a class a dataclass whose `__init__` is compiled for its first instance."""
         return partial(_to_dataclass, **options) if cls is None else _to_dataclass(cls)
 

@@ -83,6 +83,7 @@ from widen.spark.engine import (
     is_local,
     is_on_executors,
     require_spark,
+    run_on_engine,
     to_local_frame,
 )
 from widen.spark.errors import translate_spark_errors, unpersist
@@ -231,13 +232,11 @@ class BatchReader:
             open_on_spark = partial(_open_columns, spark, source, file_fields, names, nanos=self.column_rules.nanos)
             from widen.sources.converted_files import OddTypes
 
-            here = None
-            if is_local(spark):
-                try:
-                    here = _open_columns_here(spark, source, file_fields, names, open_on_spark)
-                except OddTypes:
-                    return open_converted(spark, source, file_fields, names, self.column_rules)
-            return self._check(here or open_on_spark({}), file_fields if names else None)
+            try:
+                batch = _open_parquet(spark, source, file_fields, names, open_on_spark)
+            except OddTypes:
+                return open_converted(spark, source, file_fields, names, self.column_rules)
+            return self._check(batch, file_fields if names else None)
         readers = self._text_readers(spark, source)
         read = readers.read
         readers = replace(readers, read=lambda: _coalesce(read(), count_partitions(spark, source)))
@@ -440,7 +439,7 @@ class BatchReader:
     def _open_row_files(self, spark: Session, source: SourceFiles, name: str) -> ParquetBatch | TypedBatch:
         names = self._row_names()
         open_on_spark = partial(_open_columns, spark, source, _NO_FIELDS, names)
-        batch = _open_columns_here(spark, source, _NO_FIELDS, names, open_on_spark) or open_on_spark({})
+        batch = _open_parquet(spark, source, _NO_FIELDS, names, open_on_spark)
         return replace(batch, name=name, files=())
 
     def _row_names(self) -> frozenset[str]:
@@ -502,22 +501,22 @@ def _open_columns(
     return TypedBatch(records, source.name, source.left_out, names, source.files, _homes=homes)
 
 
-def _open_columns_here(
+def _open_parquet(
     spark: Session,
     source: SourceFiles,
     file_fields: FileFields,
     names: frozenset[str],
     open_on_spark: Callable[[dict[str, int]], TypedBatch],
-) -> ParquetBatch | None:
-    """Return Parquet files as a batch of this process; None if Spark has to read them, and has started."""
-    from widen.batches.parquet_batch import ParquetBatch, find_file_parts
+) -> ParquetBatch | TypedBatch:
+    """Return Parquet files as a batch of this process if it reads them as Spark does."""
 
-    try:
+    def open_here(session: LocalSession) -> ParquetBatch:
+        from widen.batches.parquet_batch import ParquetBatch, find_file_parts
+
         parts = find_file_parts(source, file_fields)
-    except Unsupported as error:
-        require_spark(spark, str(error))
-        return None
-    return ParquetBatch(spark, parts, open_on_spark, source.name, source.left_out, names, source.files)
+        return ParquetBatch(session, parts, open_on_spark, source.name, source.left_out, names, source.files)
+
+    return run_on_engine(spark, open_here, lambda _: open_on_spark({}))
 
 
 def _ensure_xlsx(spark: Session, source: SourceFiles) -> None:
@@ -557,20 +556,18 @@ def open_converted(
 ) -> CheckedBatch:
     """Return files whose records this process writes to Parquet files first as a batch."""
     from widen.batches.checked_batch import CheckedBatch
+    from widen.batches.parquet_batch import ParquetBatch
     from widen.sources.converted_files import convert_files
 
     converted = convert_files(source, file_fields, rules)
     # The Parquet files have the fields of the source files as columns.
     given = FileFields(False, None)
     open_on_spark = partial(_open_columns, spark, converted.stored, given, names)
-    batch: ParquetBatch | TypedBatch | None = None
-    if is_local(spark):
-        batch = _open_columns_here(spark, converted.stored, given, names, open_on_spark)
-        if batch is not None:
-            origins = {each.file.uri: each for each in converted.files}
-            parts = [replace(part, origins=origins) for part in batch.parts]
-            batch = replace(batch, kind=_KINDS[source.format], parts=parts)
-    batch = batch or open_on_spark({})
+    batch = _open_parquet(spark, converted.stored, given, names, open_on_spark)
+    if isinstance(batch, ParquetBatch):
+        origins = {each.file.uri: each for each in converted.files}
+        parts = [replace(part, origins=origins) for part in batch.parts]
+        batch = replace(batch, kind=_KINDS[source.format], parts=parts)
     batch = replace(batch, name=source.name, left_out=source.left_out, files=source.files)
     return CheckedBatch(batch, source.name, file_fields if names else None, converted=converted)
 
@@ -605,7 +602,9 @@ def _read_all(limit: int, path: RecordPath | None, batches: Iterable[pa.RecordBa
 
 def _empty_batch(spark: Session, source: SourceFiles) -> TextBatch:
     def read() -> RawTexts:
-        return read_here(spark, ()) if is_local(spark) else require_spark(spark, READS).createDataFrame([], RAW_SCHEMA)
+        return run_on_engine(
+            spark, lambda here: read_here(here, ()), lambda session: session.createDataFrame([], RAW_SCHEMA)
+        )
 
     return TextBatch(spark, TextReaders(read), source.name, source.left_out)
 
@@ -704,13 +703,9 @@ def _probe_parquet(spark: Session, rules: ColumnRules, source: SourceFiles) -> M
     """Return why Parquet files cannot be read, as this process finds it, or Spark where Arrow cannot tell."""
     from widen.batches.parquet_batch import find_bad_parquet
 
-    try:
-        if is_local(spark):
-            return find_bad_parquet(source, rules)
-        reason = READS
-    except Unsupported as error:
-        reason = str(error)
-    return _probe_columns(require_spark(spark, reason), source)
+    return run_on_engine(
+        spark, lambda _: find_bad_parquet(source, rules), lambda session: _probe_columns(session, source)
+    )
 
 
 def _probe_columns(spark: SparkSession, source: SourceFiles, nanos: Nanos = Nanos.ERROR) -> Mapping[str, WidenError]:
@@ -745,11 +740,12 @@ def with_bad_files(quarantined_records: Rows | None, spark: Session, files: tupl
     if not files:
         return quarantined_records
     values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]
-    if is_local(spark):
+
+    def to_rows(session: LocalSession) -> Rows:
         named = [dict(zip(ORIGIN_FIELDS, value, strict=True)) for value in values]
-        rows: Rows = to_local_frame(spark, pa.RecordBatch.from_pylist(named, schema=_ORIGIN))
-    else:
-        rows = require_spark(spark, READS).createDataFrame(values, _COLUMNS)
+        return to_local_frame(session, pa.RecordBatch.from_pylist(named, schema=_ORIGIN))
+
+    rows = run_on_engine(spark, to_rows, lambda session: session.createDataFrame(values, _COLUMNS))
     return union_rows(quarantined_records, rows)
 
 

@@ -114,7 +114,18 @@ from widen.sources.arrow_columns import ColumnRules
 from widen.sources.converted_files import ConvertedFile, OddTypes, find_unconvertible
 from widen.sources.file_ranges import RawTexts, RefusedTexts, open_file
 from widen.sources.listing import SourceFile, SourceFiles
-from widen.spark.engine import Rows, Session, Unsupported, is_local, require_spark, start_tasks, to_local_frame
+from widen.spark.engine import (
+    Rows,
+    Session,
+    Unsupported,
+    as_unsupported,
+    find_started,
+    is_local,
+    require_spark,
+    run_on_engine,
+    start_tasks,
+    to_local_frame,
+)
 from widen.spark.errors import RESTORE_FILE, environment_error
 from widen.spark.spark_types import DataFrame
 from widen.verification.record_sides import RecordPart, build_source_side, build_table_side
@@ -296,7 +307,7 @@ class ParquetBatch:
 
     def split_corrupt(self) -> tuple[TypedBatch | ParquetBatch, RawTexts]:
         """Return the batch without the records with a text that is not UTF-8, and these as a raw batch."""
-        if not is_local(self.spark):
+        if find_started(self.spark) is not None:
             return self._on_spark.split_corrupt()
         parts, raw = [], []
         for part in self.parts:
@@ -356,14 +367,7 @@ class ParquetBatch:
         return self._other.batch
 
     def _here_or_on_spark(self, here: Callable[[], _Result], on_spark: Callable[[TypedBatch], _Result]) -> _Result:
-        if is_local(self.spark):
-            try:
-                return here()
-            except Unsupported as error:
-                require_spark(self.spark, str(error))
-            except EngineUnsuitable as error:
-                require_spark(self.spark, str(error.fields["reason"]))
-        return on_spark(self._on_spark)
+        return run_on_engine(self.spark, lambda _: here(), lambda _: on_spark(self._on_spark))
 
     def _prepare(self, base: StructType | None, policy: Policy) -> list[PreparedPart]:
         return [prepare_part(part, *spell_as(base or StructType(), policy, _names_of(part))) for part in self.parts]
@@ -673,10 +677,11 @@ def _open_parquet(file: SourceFile) -> Iterator[pq.ParquetFile]:
         Unsupported: Arrow lacks what Spark may have, e.g. its compression.
     """
     try:
-        with open_file(file.uri) as content:
+        with (
+            as_unsupported(pa.ArrowNotImplementedError, reason=f"Arrow cannot read {file.path}"),
+            open_file(file.uri) as content,
+        ):
             yield pq.ParquetFile(content, page_checksum_verification=True)
-    except pa.ArrowNotImplementedError as error:
-        raise Unsupported(f"Arrow cannot read {file.path}") from error
     except pa.ArrowException as error:
         raise environment_error(file.path, error) or _damaged(file.path, error) from error
 

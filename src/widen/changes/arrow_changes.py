@@ -53,7 +53,7 @@ from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, count_written_rows, with_loose_bounds
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Unsupported, is_local
+from widen.spark.engine import Unsupported, as_unsupported, is_local
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.ship import freeze_imports
@@ -143,10 +143,8 @@ def change_files(
         Unsupported: Spark has to make the change; nothing is left of what was written.
     """
     with ChangeFiles(context) as files:
-        try:
+        with as_unsupported(EngineUnsuitable):
             plan = _with_condition(context, _plan(files, _to_row_values(context, values)), where)
-        except EngineUnsuitable as error:
-            raise Unsupported(str(error.fields["reason"])) from error
         return _to_result(files, plan, _change(context, plan))
 
 

@@ -19,14 +19,13 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from widen.errors import StorageError, WidenError
-from widen.errors.tables import first_line
 from widen.files.data_writer import PartFile, RowWriter
 from widen.limits import COPIED_BYTES, SOURCE_BYTES
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
 from widen.model.display import size_text
 from widen.model.value_classes import dataclass
-from widen.spark.engine import Session, Unsupported, can_start, is_local, require_spark
+from widen.spark.engine import Session, Unsupported, as_unsupported, can_start, is_local, require_spark
 from widen.spark.errors import environment_error, translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import SparkSession
@@ -81,10 +80,9 @@ class FileCopier(Generic[T]):
         with ExitStack() as undo:
             undo.callback(self._discard, parts)
             try:
-                for _, files in groupby(group.files, self.key):
-                    parts += self._copy_together(list(files), group.job)
-            except pa.ArrowException as error:  # Spark may read the file, or says what is wrong
-                raise Unsupported(first_line(error)) from error
+                with as_unsupported(pa.ArrowException):  # Spark may read the file, or says what is wrong
+                    for _, files in groupby(group.files, self.key):
+                        parts += self._copy_together(list(files), group.job)
             except OSError as error:
                 raise environment_error(self.store.location, error) or error from error
             undo.pop_all()

@@ -48,7 +48,7 @@ from widen.protocol.parquet_files import without_void
 from widen.protocol.table_configuration import TableConfiguration, tracking_columns
 from widen.protocol.type_widening import TYPE_CHANGES, ensure_changes_readable
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import Session, Unsupported
+from widen.spark.engine import Session, Unsupported, as_unsupported
 from widen.spark.spark_types import as_nullable
 
 _KEPT_KEYS = ("delta.columnMapping.", TYPE_CHANGES, SOURCE, ROLE)
@@ -97,7 +97,7 @@ class DeltaCopies:
         snapshot = self.snapshot
         ensure_changes_readable(snapshot.schema)
         source = TableConfiguration(snapshot.protocol, self.stored)
-        try:
+        with as_unsupported(InvalidOption):
             layout = arrow_layout(snapshot.store, self.target, "", codec_of(self.session()))
             if self.file_bytes is not None:
                 layout = replace(layout, sink=replace(layout.sink, file_bytes=self.file_bytes))
@@ -105,8 +105,6 @@ class DeltaCopies:
             keys = dict(zip(layout.split, snapshot.partition_keys, strict=True))
             scan = LocalScan(snapshot.store, columns, ID if source.mapping == ID else NAME, keys)
             _ = scan.arrow_schema
-        except InvalidOption as error:
-            raise Unsupported(f"a column has the type {error.fields['value']}") from error
         texts = partial(_partition_texts, snapshot.partition_keys)
         copier = FileCopier(
             snapshot.store,

@@ -76,7 +76,7 @@ from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import DropColumn, Operation
-from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
+from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark, run_on_engine
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
@@ -236,12 +236,9 @@ class SelectedRows:
 
     def _here_or_on_spark(self, change: Callable[[SelectedRows], IcebergChange]) -> IcebergChange:
         """Return what a change does in this process, or on Spark if only Spark can make it."""
-        if is_local(self.session):
-            try:
-                return change(self)
-            except Unsupported as error:
-                return change(replace(self, session=require_spark(self.session, str(error))))
-        return change(self)
+        return run_on_engine(
+            self.session, lambda _: change(self), lambda session: change(replace(self, session=session))
+        )
 
     def _remove(self, transaction: IcebergTransaction, staged: StagedFiles) -> ReplacedFiles:
         """Write the other rows of the files with such rows."""

@@ -37,7 +37,7 @@ from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
 from widen.model.value_classes import dataclass
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Unsupported
+from widen.spark.engine import Unsupported, as_unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
@@ -329,12 +329,10 @@ class RowSearch:
         fields = tuple(field for field in self.schema if field.name in used) or self.schema.fields[:1]
         files = file_scan(self.source, StructType(fields), find_deleted(self.source, self.scan))
         for key, file in zip(self._keys, to_plain_adds(self.source, self.scan, self.schema), strict=True):
-            try:
+            with as_unsupported(InvalidOption, pa.ArrowException, reason=f"Arrow cannot read {file.path}"):
                 for positions, rows in files.read_located(file):
                     chosen = pa.repeat(pa.scalar(True), len(rows)) if test is None else one_array(test(rows))
                     if also is not None:
                         chosen = pc.and_(chosen, also(rows))
                     if pc.any(chosen).as_py():
                         yield key, positions.filter(chosen), rows.filter(chosen)
-            except (InvalidOption, pa.ArrowException) as error:
-                raise Unsupported(f"Arrow cannot read {file.path}") from error

@@ -33,7 +33,7 @@ from widen.schema.growth import (
     overlay_types,
     partition_predicate,
 )
-from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
+from widen.spark.engine import Session, Unsupported, find_started, run_on_engine
 from widen.spark.errors import raise_expression, translate_spark_errors, unpersist
 from widen.spark.expression import Expression, ensure_deterministic_condition, expression_text, to_column
 from widen.spark.spark_types import (
@@ -56,14 +56,19 @@ def delete(
     Args:
         where: The condition on the rows; None for all rows.
     """
-    context = _change_context(spark, snapshot, where, metadata or snapshot.metadata)
+    open_context = partial(_change_context, snapshot=snapshot, where=where, metadata=metadata or snapshot.metadata)
     if where is None:
+        context = open_context(spark)
         return remove_whole_files(context.candidates, context.reads)
-    if is_local(spark):
-        try:
-            return change_files(context, where, None)
-        except Unsupported as error:
-            return delete(require_spark(spark, str(error)), snapshot, where, metadata)
+    return run_on_engine(
+        spark,
+        lambda here: change_files(open_context(here), where, None),
+        lambda session: _delete_by_spark(open_context(session), where),
+    )
+
+
+def _delete_by_spark(context: ChangeContext, where: Expression) -> ChangeResult:
+    snapshot = context.snapshot
     matching = files_in_partitions(context.session, snapshot, context.candidates, where)
     if matching is not None:
         return remove_whole_files(matching, context.reads)
@@ -87,14 +92,21 @@ def update(
     given = {path: assignments[text] for text, path in paths.items()}
     # What Arrow may compute: SQL for whole columns.
     texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
-    if is_local(spark):
-        try:
-            if len(texts) < len(given):
-                raise Unsupported("it assigns fields of structs, or columns of Spark")
-            return _update_here(spark, snapshot, texts, where)
-        except Unsupported as error:
-            return update(require_spark(spark, str(error)), snapshot, assignments, where)
-    values = to_assigned_values(_empty_result(require_spark(spark, READS), snapshot), given)
+    return run_on_engine(
+        spark,
+        lambda here: _update_here(here, snapshot, texts if len(texts) == len(given) else None, where),
+        lambda session: _update_by_spark(session, snapshot, given, texts, where),
+    )
+
+
+def _update_by_spark(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    given: Mapping[Path, Expression],
+    texts: Mapping[str, str],
+    where: Expression | None,
+) -> ChangeResult:
+    values = to_assigned_values(_empty_result(spark, snapshot), given)
     _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
     if len(texts) == len(given):
@@ -108,9 +120,11 @@ def update(
 
 
 def _update_here(
-    spark: Session, snapshot: Snapshot, texts: Mapping[str, str], where: Expression | None
+    spark: Session, snapshot: Snapshot, texts: Mapping[str, str] | None, where: Expression | None
 ) -> ChangeResult:
     """Update rows in this process."""
+    if texts is None:
+        raise Unsupported("it assigns fields of structs, or columns of Spark")
     types = find_types(snapshot.schema, texts)
     _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
@@ -123,8 +137,9 @@ def _ensure_assignable(snapshot: Snapshot, types: Mapping[Path, DataType]) -> No
 
 
 def _change_context(spark: Session, snapshot: Snapshot, where: Expression | None, metadata: Metadata) -> ChangeContext:
-    if where is not None and not is_local(spark):
-        ensure_deterministic_condition(_empty_result(require_spark(spark, READS), snapshot), where)
+    started = find_started(spark)
+    if where is not None and started is not None:
+        ensure_deterministic_condition(_empty_result(started, snapshot), where)
     predicate = bind_condition(where, snapshot.schema)
     return ChangeContext(spark, snapshot, metadata, select_files(snapshot, predicate))
 

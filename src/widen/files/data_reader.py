@@ -54,7 +54,7 @@ from widen.protocol.column_metadata import char_lengths, has_limits, text_limit,
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.engine import LocalFrame, Session, Unsupported, start_tasks
+from widen.spark.engine import LocalFrame, Session, Unsupported, as_unsupported, start_tasks
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"
@@ -157,10 +157,8 @@ class LocalScan:
             file = pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
             if is_legacy(file.metadata.metadata):
                 raise Unsupported(f"{add.path} has dates of the Julian calendar")
-            try:
+            with as_unsupported(pa.ArrowNotImplementedError, reason=f"Arrow cannot read {add.path}"):
                 yield self._named_as_in(file, add), file
-            except pa.ArrowNotImplementedError as error:
-                raise Unsupported(f"Arrow cannot read {add.path}") from error
 
     def _named_as_in(self, file: pq.ParquetFile, add: Add) -> LocalScan:
         if self.mode != ID:
@@ -201,10 +199,8 @@ def plan_local_scan(snapshot: Snapshot) -> LocalScan:
     ensure_changes_readable(snapshot.schema)
     keys = dict(zip(snapshot.partition_columns, snapshot.partition_keys, strict=True))
     scan = LocalScan(snapshot.store, snapshot.schema, snapshot.configuration.mapping, keys)
-    try:
+    with as_unsupported(InvalidOption):
         _ = scan.arrow_schema
-    except InvalidOption as error:
-        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     return scan
 
 

@@ -51,7 +51,7 @@ from widen.model.types import (
 from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import Predicate
 from widen.schema.literals import read_literal
-from widen.spark.engine import Unsupported
+from widen.spark.engine import Unsupported, as_unsupported
 from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
@@ -242,10 +242,8 @@ def _assign_values(
 
 
 def _no_rows(schema: StructType) -> pa.Table:
-    try:
+    with as_unsupported(InvalidOption):
         return to_arrow_schema(schema).empty_table()
-    except InvalidOption as error:
-        raise Unsupported(f"a column has the type {error.fields['value']}") from error
 
 
 def _table_scope(schema: StructType) -> _Scope:

@@ -34,7 +34,7 @@ from widen.protocol.data_skipping import (
 )
 from widen.protocol.partition_values import Scalar
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Session, Unsupported, require_spark
+from widen.spark.engine import Session, Unsupported, as_unsupported, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
@@ -156,10 +156,8 @@ def _find_matching(snapshot: Snapshot, partitions: Sequence[Texts], where: str) 
     by_name = {field.name: field for field in snapshot.schema}
     schema = StructType(tuple(by_name[name] for name in snapshot.partition_columns))
     test = plan_condition(plain_sql(where), schema)
-    try:
+    with as_unsupported(InvalidOption):
         matched = one_array(test(partition_table(schema, partitions)))
-    except InvalidOption as error:
-        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     return {number for number, is_match in enumerate(matched.to_pylist()) if is_match}
 
 

@@ -73,7 +73,7 @@ from widen.model.types import (
 from widen.model.value_classes import dataclass
 from widen.protocol.column_mapping import COLUMN_ID, NONE
 from widen.protocol.data_skipping import Predicate, UnknownPredicate
-from widen.spark.engine import READS, Session, Unsupported, require_spark
+from widen.spark.engine import READS, Session, Unsupported, as_unsupported, require_spark
 from widen.spark.expression import filter_frame
 from widen.spark.session import options_of_files, with_own_client
 from widen.spark.spark_types import (
@@ -135,13 +135,9 @@ def open_queried_files(source: IcebergSource, schema: StructType, predicate: Pre
         Unsupported: only Spark can read the snapshot exactly.
     """
     point = source.point
-    try:
+    with as_unsupported(AmbiguousColumns, InvalidOption):
         ensure_names_distinct(schema, point.metadata.location)
         types = to_arrow_schema(as_nullable(visible_schema(schema)))
-    except AmbiguousColumns as error:
-        raise Unsupported(error.message.rstrip(".")) from error
-    except InvalidOption as error:
-        raise Unsupported(f"a column has the type {error.fields['value']}") from error
     if point.snapshot is None:
         return QueriedFiles(types, 0, ())
     scan = plan_scan(point, source.io, predicate)
@@ -163,10 +159,8 @@ def _queried_rows(source: IcebergSource, schema: StructType, scan: IcebergScan) 
         if marked is None:
             raise Unsupported("the table has equality deletes, or too many deleted rows")
         for path, stored in columns.items():
-            try:
+            with as_unsupported(pa.ArrowException, reason=f"Arrow cannot read {path}"):
                 yield from read_unmarked(source.io, stored, path, marked.get(path, BitMap64()))
-            except pa.ArrowException as error:
-                raise Unsupported(f"Arrow cannot read {path}") from error
         first, count = first + count, min(2 * count, DRIVER_SCHEMAS)
 
 

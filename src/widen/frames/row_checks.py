@@ -7,7 +7,7 @@ new tables; Widen checks the rows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -26,7 +26,6 @@ from widen.errors import (
     NullsInColumn,
     WidenError,
 )
-from widen.errors.tables import first_line
 from widen.files.arrow_types import one_array
 from widen.files.data_reader import find_leaf, plan_local_scan
 from widen.files.expressions import find_types, plain_sql, plan_condition
@@ -49,7 +48,14 @@ from widen.schema.alter import apply_operations
 from widen.schema.growth import can_assign
 from widen.schema.operations import AddConstraint, Operation, SetDefault, SetNotNull, row_checks
 from widen.schema.table_state import is_constant, referenced_columns
-from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark
+from widen.spark.engine import (
+    LocalSession,
+    Session,
+    Unsupported,
+    as_unsupported,
+    require_spark,
+    run_on_engine,
+)
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import ensure_deterministic_condition, translate_analysis_errors
 from widen.spark.spark_types import DataFrame, F, SparkSession, as_nullable, from_spark, to_spark
@@ -75,8 +81,8 @@ def check_operations(session: Session, snapshot: Snapshot, operations: Sequence[
     checked = row_checks(operations)
     if not checked:
         return {}
-    total, *counts = _here_or_on_spark(
-        session, lambda: _count_here(snapshot, checked), lambda spark: _count_on_spark(spark, snapshot, checked)
+    total, *counts = run_on_engine(
+        session, lambda _: _count_here(snapshot, checked), lambda spark: _count_on_spark(spark, snapshot, checked)
     )
     for operation, count in zip(checked, counts, strict=True):
         if count:
@@ -113,6 +119,7 @@ def _count_on_spark(spark: SparkSession, snapshot: Snapshot, operations: Sequenc
         return list(map(int, rows.agg(F.count("*"), *map(F.count_if, broken)).collect()[0]))
 
 
+@as_unsupported(pa.ArrowException)
 def _count_here(snapshot: Snapshot, operations: Sequence[Operation]) -> list[int]:
     """Return the same, counted with Arrow."""
     texts = [plain_sql(_condition(operation)) for operation in operations]
@@ -134,20 +141,9 @@ def _read_here(snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[pa.
         raise Unsupported(f"its files have {size_text(size)}, more than {size_text(CHANGED_BYTES)}")
     columns = StructType(tuple(field for field in snapshot.schema if field.name in names))
     scan = replace(plan_local_scan(snapshot), schema=columns)
-    try:
+    with as_unsupported(pa.ArrowException):
         for add in to_adds(files):
             yield from scan.read_located(add)
-    except pa.ArrowException as error:
-        raise Unsupported(first_line(error)) from error
-
-
-def _here_or_on_spark(session: Session, here: Callable[[], _T], on_spark: Callable[[SparkSession], _T]) -> _T:
-    if is_local(session):
-        try:
-            return here()
-        except (Unsupported, pa.ArrowException) as error:
-            session = require_spark(session, first_line(error))
-    return on_spark(require_spark(session, READS))
 
 
 def _ensure_condition(rows: DataFrame, operation: AddConstraint) -> None:
@@ -173,7 +169,7 @@ def ensure_defaults(session: Session, defaults: Sequence[SetDefault], schema: St
     for default in defaults:
         column_type, expression = resolve(schema, default.path)[1], default.expression
         limit = text_limit(resolve(declared_schema(schema), default.path)[1])
-        default_type, length = _here_or_on_spark(
+        default_type, length = run_on_engine(
             session,
             partial(_evaluate_here, expression, has_limit=limit is not None),
             partial(_evaluate_on_spark, default, has_limit=limit is not None),
@@ -193,7 +189,8 @@ def ensure_defaults(session: Session, defaults: Sequence[SetDefault], schema: St
             raise InvalidDefault(column=format_path(default.path), expression=expression, reason=reason)
 
 
-def _evaluate_here(expression: str, *, has_limit: bool) -> tuple[DataType, int | None]:
+@as_unsupported(pa.ArrowException)
+def _evaluate_here(expression: str, _: LocalSession, *, has_limit: bool) -> tuple[DataType, int | None]:
     """Return the type of a constant, and its length if its column has a limit.
 
     Raises:
@@ -223,7 +220,8 @@ def _evaluate_on_spark(default: SetDefault, spark: SparkSession, *, has_limit: b
 def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest: bool) -> int | None:
     """Return the highest or the lowest value of an integer column; None if the column has no values."""
 
-    def find_here() -> int | None:
+    @as_unsupported(pa.ArrowException)
+    def find_here(_: LocalSession) -> int | None:
         bounds = (pc.min_max(find_leaf(rows, path)).as_py() for _, rows in _read_here(snapshot, {path[0]}))
         found = [each["min" if is_lowest else "max"] for each in bounds if each["max"] is not None]
         return (min if is_lowest else max)(found, default=None)
@@ -235,7 +233,7 @@ def column_bound(session: Session, snapshot: Snapshot, path: Path, *, is_lowest:
             bound = rows.agg(F.min(column) if is_lowest else F.max(column)).collect()[0][0]
         return None if bound is None else int(bound)
 
-    return _here_or_on_spark(session, find_here, find_on_spark)
+    return run_on_engine(session, find_here, find_on_spark)
 
 
 # Check the expressions of defaults and generated columns of a new table.

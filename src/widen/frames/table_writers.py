@@ -50,10 +50,18 @@ from widen.protocol.table_features import default_columns, is_supported, support
 from widen.rows.row_builder import RowCondition
 from widen.schema.table_state import row_conditions
 from widen.sources.listing import as_literal
-from widen.spark.engine import READS, LocalFrame, Rows, Session, Unsupported, is_local, require_spark, start_tasks
+from widen.spark.engine import (
+    LocalFrame,
+    LocalSession,
+    Rows,
+    Session,
+    is_local,
+    run_on_engine,
+    start_tasks,
+)
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import READ_OPTIONS, hadoop_options, with_own_client
-from widen.spark.spark_types import Column, DataFrame, F, as_nullable, to_spark, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, as_nullable, to_spark, type_to_spark
 
 if TYPE_CHECKING:
     from widen.files.iceberg_writer import IcebergLayout
@@ -306,12 +314,11 @@ class DeltaRows(TableRows):
 
     def read(self, spark: Session, paths: Collection[str] | None = None) -> Rows:
         """Return the rows of some files; by default of all of the version."""
-        if is_local(spark):
-            try:
-                return read_in_tasks(spark, self.snapshot, paths)
-            except Unsupported as error:
-                spark = require_spark(spark, str(error))
-        return read_snapshot(require_spark(spark, READS), self.store, self.snapshot, only=paths)
+        return run_on_engine(
+            spark,
+            lambda here: read_in_tasks(here, self.snapshot, paths),
+            lambda session: read_snapshot(session, self.store, self.snapshot, only=paths),
+        )
 
     def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
         if find_part_sink(spark, self.store, self.snapshot.configuration) is None:
@@ -550,13 +557,16 @@ class IcebergRows:
 
     def read(self, spark: Session, paths: Collection[str]) -> Rows:
         """Return the rows of the given files that the snapshot has."""
-        if is_local(spark):
-            files = TaskFiles(self.store, tuple(path for path in paths if path in self.paths))
-            numbers: LocalFrame = start_tasks(spark, len(files.paths))
-            return numbers.mapInArrow(partial(_read_numbered, files, to_arrow_schema(self.schema)), None)
+        return run_on_engine(spark, partial(self._read_here, paths), partial(self._read_on_spark, paths))
+
+    def _read_here(self, paths: Collection[str], session: LocalSession) -> Rows:
+        files = TaskFiles(self.store, tuple(path for path in paths if path in self.paths))
+        numbers: LocalFrame = start_tasks(session, len(files.paths))
+        return numbers.mapInArrow(partial(_read_numbered, files, to_arrow_schema(self.schema)), None)
+
+    def _read_on_spark(self, paths: Collection[str], spark: SparkSession) -> DataFrame:
         schema = to_spark(as_nullable(self.schema))
         uris = [self.store.uri(path) for path in paths if path in self.paths]
-        spark = require_spark(spark, READS)
         if not uris:
             return spark.createDataFrame([], schema)
         uris, options = with_own_client(uris, hadoop_options(self.store))

@@ -59,7 +59,7 @@ from widen.schema.operations import WidenType
 from widen.schema.source_metadata import TableFormat
 from widen.sources.file_ranges import is_small
 from widen.sources.listing import SourceFile, ensure_unchanged, explain_changes, unchanged_files
-from widen.spark.engine import is_local, require_spark
+from widen.spark.engine import find_started, require_spark
 from widen.spark.ship import ensure_shipped
 from widen.targets.table_format import (
     Conflicted,
@@ -260,8 +260,9 @@ def _prepare_keyed_proof(batch: Batch, rules: KeyRules, plan: Plan) -> None:
     """
     from widen.verification.keyed_proof import find_proof_obstacle
 
-    if not is_local(batch.spark):
-        ensure_shipped(require_spark(batch.spark, "it verifies rows that change by key"))
+    started = find_started(batch.spark)
+    if started is not None:
+        ensure_shipped(started)
         if not rules.excluded:
             return
     obstacle = find_proof_obstacle(rules, plan.schema)

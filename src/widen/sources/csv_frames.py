@@ -66,7 +66,7 @@ from widen.sources.file_ranges import (
 )
 from widen.sources.json_frames import SPLITS, keep_file_order, text_lines, whole_files
 from widen.sources.listing import SNIFFED_BYTES, SourceFile, SourceFiles, as_literal, count_partitions
-from widen.spark.engine import Session, is_local, require_spark
+from widen.spark.engine import Session, find_started, require_spark
 from widen.spark.session import is_driver
 from widen.spark.spark_types import DataFrame, F, SparkSession
 
@@ -101,12 +101,13 @@ def _uri_of(file: SourceFile) -> str:
 def read_csv_lines(spark: Session, source: SourceFiles, *, detects: str = "") -> DataFrame:
     """Return the raw batch of plain text files: one record per line, with the field `LINE_FIELD`."""
     make = partial(_texts_of_plain_lines, detects)
-    if is_local(spark):
-        limit = task_bytes(source.files, count_partitions(spark, source))
-        whole = [FileRange(file.uri, 0, sys.maxsize) for file in source.files if file.is_compressed]
-        split = [part for file in source.files if not file.is_compressed for part in split_file(file, limit)]
-        return _read_texts(read_here(spark, [*whole, *split]), make)
-    return _read_texts(text_lines(require_spark(spark, SPLITS), [file.path for file in source.files]), make)
+    started = find_started(spark)
+    if started is not None:
+        return _read_texts(text_lines(started, [file.path for file in source.files]), make)
+    limit = task_bytes(source.files, count_partitions(spark, source))
+    whole = [FileRange(file.uri, 0, sys.maxsize) for file in source.files if file.is_compressed]
+    split = [part for file in source.files if not file.is_compressed for part in split_file(file, limit)]
+    return _read_texts(read_here(spark, [*whole, *split]), make)
 
 
 def _read_texts(texts: DataFrame, make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:

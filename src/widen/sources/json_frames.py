@@ -54,7 +54,7 @@ from widen.sources.listing import (
     as_literal,
     count_partitions,
 )
-from widen.spark.engine import Session, is_local, require_spark
+from widen.spark.engine import Session, find_started, is_local, require_spark
 from widen.spark.session import SKIP_NO_FILE, is_driver
 from widen.spark.spark_types import Column, DataFrame, DataFrameReader, F, SparkSession
 
@@ -228,7 +228,8 @@ def read_column(rows: DataFrame) -> DataFrame:
 
 def whole_files(spark: Session, source: SourceFiles, files: Sequence[SourceFile]) -> DataFrame:
     """Return files as a raw batch with one row per file."""
-    if is_local(spark):
+    started = find_started(spark)
+    if started is None:
         ranges = [FileRange(file.uri, 0, file.size_bytes, True) for file in files]
         return read_here(spark, ranges, prefix="file:///")
     is_all = len(files) == len(source.files) and not source.left_out
@@ -236,7 +237,7 @@ def whole_files(spark: Session, source: SourceFiles, files: Sequence[SourceFile]
         paths = list(source.roots)
     else:
         paths = [as_literal(file.path) for file in files]
-    reader = _text_reader(require_spark(spark, SPLITS))
+    reader = _text_reader(started)
     return _raw(reader.options(wholetext=True, recursiveFileLookup=True).load(paths), is_whole=True)
 
 

@@ -29,7 +29,7 @@ from widen.sources.remote_files import (
     open_local_file,
     open_store_file,
 )
-from widen.spark.engine import Session, is_local, require_spark
+from widen.spark.engine import Session, find_started, is_local, require_spark
 from widen.spark.errors import (
     ADD_STORE,
     NO_CREDENTIALS,
@@ -269,12 +269,12 @@ def count_partitions(spark: Session, source: SourceFiles) -> int:
 
     Spark counts every file as 4 MB at least, so 20,000 files of one line each would become 625 files of the table.
     """
-    if is_local(spark):
+    started = find_started(spark)
+    if started is None:
         return max(os.cpu_count() or 1, ceil(source.text_bytes / (128 * 2**20)))
-    spark = require_spark(spark, LISTS)
     # A session of Connect does not tell its cores.
-    cores = getattr(getattr(spark, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
-    size = _SIZE.fullmatch(str(spark.conf.get(_PARTITION_BYTES, "128m")))
+    cores = getattr(getattr(started, "sparkContext", None), "defaultParallelism", _UNKNOWN_PARALLELISM)
+    size = _SIZE.fullmatch(str(started.conf.get(_PARTITION_BYTES, "128m")))
     partition_bytes = int(size[1]) * _UNITS[size[2].lower()] if size else 0
     return max(cores, ceil(source.text_bytes / (partition_bytes or 128 * 2**20)))
 
@@ -327,9 +327,10 @@ def hash_files(spark: Session, source: SourceFiles) -> SourceFiles:
     """Return files with hashes of their contents; Spark reads them all."""
     if not source.files:
         return source
-    if is_local(spark):
+    started = find_started(spark)
+    if started is None:
         return replace(source, files=tuple(replace(file, content=_hash_file(file)) for file in source.files))
-    files = require_spark(spark, LISTS).read.format("binaryFile").load(source.paths)
+    files = started.read.format("binaryFile").load(source.paths)
     hashed = files.select("path", F.substring(F.sha2("content", 256), 1, HASH_DIGITS))
     try:
         contents = {source_file_key(path): content for path, content in hashed.collect()}

@@ -21,7 +21,7 @@ from widen.log.local_files import absolute_path
 from widen.log.log_store import LogStore
 from widen.model.value_classes import dataclass
 from widen.sources.remote_files import find_folders, matches_part
-from widen.spark.engine import Session, is_local, require_spark
+from widen.spark.engine import Session, find_started, is_local
 from widen.spark.errors import environment_error
 from widen.spark.session import is_driver, will_run_here
 from widen.spark.spark_types import SparkSession, spark_errors
@@ -371,13 +371,13 @@ def _remote_table(spark: Session, folders: Sequence[str], checked: Collection[st
     """
     known = set(_folders_above(checked))
     pending = islice((each for each in _folders_above(folders) if each not in known), _MAX_REMOTE_FOLDERS)
-    if is_local(spark):
+    started = find_started(spark)
+    if started is None:
         return _find_marked(["/".join(filter(None, each)) for each in pending])
-    spark = require_spark(spark, LISTS)
     while some := list(islice(pending, _FOLDERS_AT_ONCE)):
         for mark, table_format in _REMOTE_MARKS:
             for pattern in _patterns(some, mark):
-                root = _first_match(spark, pattern, mark)
+                root = _first_match(started, pattern, mark)
                 if root is not None:
                     return FoundTable(root, table_format)
     return None

@@ -30,7 +30,7 @@ from weakref import finalize
 
 import pyarrow as pa
 
-from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError
+from widen.errors import EngineUnsuitable, InvalidOption, JobFailed, StorageError, WidenError, first_line
 from widen.limits import POOL_BYTES, SOURCE_BYTES
 from widen.model.display import size_text
 from widen.model.native_kernel import describe_kernel, find_kernel
@@ -146,15 +146,33 @@ class Unsupported(Exception):
     """Arrow does not do something exactly as Spark does; the text ends a sentence that begins with "Spark, because"."""
 
 
-_Result = TypeVar("_Result")
+@contextmanager
+def as_unsupported(*errors: type[Exception], reason: str = "") -> Iterator[None]:
+    """Let Spark do what fails in the block with one of some errors; by default the error says why."""
+    try:
+        yield
+    except errors as error:
+        raise Unsupported(reason or _reason_of(error)) from error
+
+
+def _reason_of(error: Exception) -> str:
+    if isinstance(error, EngineUnsuitable):
+        return str(error.fields["reason"])
+    if isinstance(error, InvalidOption):  # Arrow refuses a type
+        return f"a column has the type {error.fields['value']}"
+    return error.message.rstrip(".") if isinstance(error, WidenError) else first_line(error)
+
+
+_Here = TypeVar("_Here")
+_There = TypeVar("_There")
 
 
 def run_on_engine(
     session: Session,
-    here: Callable[[LocalSession], _Result],
-    on_spark: Callable[[SparkSession], _Result],
+    here: Callable[[LocalSession], _Here],
+    on_spark: Callable[[SparkSession], _There],
     reason: str = READS,
-) -> _Result:
+) -> _Here | _There:
     """Return what this process makes of some work, or what Spark makes of it where it runs or where only it can.
 
     Args:
@@ -163,7 +181,8 @@ def run_on_engine(
     """
     if is_local(session):
         try:
-            return here(session)
+            with as_unsupported(EngineUnsuitable):
+                return here(session)
         except Unsupported as error:
             reason = str(error)
     return on_spark(require_spark(session, reason))
@@ -334,10 +353,11 @@ Rows: TypeAlias = "DataFrame | LocalFrame"
 
 def start_tasks(session: Session, count: int, per_task: int = 1) -> Any:
     """Return the numbers below a count as a frame, of Spark or of this process, with a task for each few of them."""
-    if is_local(session):
+    started = find_started(session)
+    if started is None:
         groups = [range(first, min(first + per_task, count)) for first in range(0, max(count, 1), per_task)]
-        return LocalFrame(session, [LocalTask(group) for group in groups])
-    return require_spark(session, READS).range(0, count, 1, max(1, -(-count // per_task)))
+        return LocalFrame(cast(LocalSession, session), [LocalTask(group) for group in groups])
+    return started.range(0, count, 1, max(1, -(-count // per_task)))
 
 
 def to_local_frame(session: Session, rows: pa.RecordBatch) -> LocalFrame:

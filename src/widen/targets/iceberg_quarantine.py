@@ -11,7 +11,6 @@ Source: docs/evolution-rules.md#d12
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,7 @@ from widen.model.transaction_id import REPLAY_PREFIX
 from widen.model.types import StructType
 from widen.model.value_classes import dataclass
 from widen.protocol.file_statistics import NO_STATS
-from widen.spark.engine import Rows, Session, Unsupported, is_local, open_session
+from widen.spark.engine import Rows, Session, open_session, run_on_engine
 from widen.targets.delta_quarantine import COLUMNS, REMAINING_FILES, SUFFIX
 from widen.targets.quarantine_tags import DIGEST, any_digest, encode_tag, file_digests, find_interrupted, merge_tags
 from widen.targets.table_format import (
@@ -288,11 +287,11 @@ class IcebergQuarantineContent(QuarantineContent):
         point, schema = find_read_point(self.table.metadata, SnapshotReference()), _columns(self.table)
         source = IcebergSource(lambda: spark, self.table.io, point)
         assert point.snapshot is not None
-        if is_local(spark):
-            with suppress(Unsupported):
-                return read_snapshot_here(source, schema)
-        scan = plan_scan(point, self.table.io)
-        return read_iceberg_files(source, schema, scan)
+        return run_on_engine(
+            spark,
+            lambda _: read_snapshot_here(source, schema),
+            lambda _: read_iceberg_files(source, schema, plan_scan(point, self.table.io)),
+        )
 
     def write_remaining(
         self, quarantined_records: Rows | None, table_version: int, staged: StagedFiles

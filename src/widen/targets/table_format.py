@@ -35,7 +35,7 @@ from widen.model.types import StructType
 from widen.model.value_classes import dataclass
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
-from widen.spark.engine import READS, LocalFrame, Rows, Session, is_local, require_spark
+from widen.spark.engine import LocalFrame, Rows, Session, find_started, is_local, run_on_engine
 from widen.spark.spark_types import Column, DataFrame, SparkSession
 
 if TYPE_CHECKING:
@@ -403,7 +403,7 @@ class KeyedDraft(TableDraft, Protocol):
         from widen.changes.key_columns import key_condition
         from widen.changes.keyed_load import has_keyless
 
-        table, spark = self.open_keyed_table(batch.spark), batch.spark
+        table, started = self.open_keyed_table(batch.spark), find_started(batch.spark)
         try:
             ensure_rules_apply(table.schema, rules)
         except WidenError:
@@ -412,9 +412,9 @@ class KeyedDraft(TableDraft, Protocol):
         condition, rule, adds = key_condition(table.schema, rules), None, table.to_adds(result.files)
         if not has_keyless(table, adds, condition):
             return result
-        if not (is_local(spark) or rules.excluded):
+        if started is not None and not rules.excluded:
             rule = condition.to_rule()
-            if table.locate(require_spark(spark, READS), adds).where(rule.isNotNull()).isEmpty():
+            if table.locate(started, adds).where(rule.isNotNull()).isEmpty():
                 return result
         self.discard(result)
         return self.write_files(batch, spec, rule, condition if rule is None else None)
@@ -668,13 +668,11 @@ class KeyedVersions:
         def read_source() -> Side:
             return batch.source_digests(records, self.policy)
 
-        if is_local(batch.spark):
-            here = prove_here(batch.spark, build, read_source, share)
-            if here is not None:
-                return here
-        spark = require_spark(batch.spark, READS)
-        texts = cast("DataFrame | None", quarantined_texts_of(quarantine, spark))
-        return KeyedProof(*words, *self.open_rows(spark), *self.lists, texts).verify(read_source(), share)
+        def prove_on_spark(spark: SparkSession) -> Verification:
+            texts = cast("DataFrame | None", quarantined_texts_of(quarantine, spark))
+            return KeyedProof(*words, *self.open_rows(spark), *self.lists, texts).verify(read_source(), share)
+
+        return run_on_engine(batch.spark, lambda _: prove_here(build, read_source, share), prove_on_spark)
 
 
 def quarantined_texts_of(quarantine: QuarantineWrite | None, spark: Session) -> Rows | None:

@@ -38,7 +38,7 @@ from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
 from widen.schema.source_metadata import RESCUED, role_field, source_key
-from widen.spark.engine import LocalFrame, Session, Unsupported, require_spark
+from widen.spark.engine import LocalFrame, Unsupported, as_unsupported
 from widen.verification.key_judgement import (
     AFTER,
     BEFORE,
@@ -172,10 +172,8 @@ class LocalKeyedProof:
         assert source.map_records is not None
         reader, limit = KeyReader.of(self.rules, self.schema, self.policy), int(share * 2**32)
         records = source.map_records(partial(_record_batches, reader, self.schema))
-        try:
+        with as_unsupported(InvalidOption):
             return self._compare(reader, _RECORDS.empty_table() if not len(records) else records, limit, share)
-        except InvalidOption as error:  # a type that Arrow does not have
-            raise Unsupported(error.message) from error
 
     def _compare(self, reader: KeyReader, records: pa.Table, limit: int, share: float) -> Verification:
         if pc.any(pc.equal(records[IS_DELETE], UNDECIDED)).as_py():
@@ -224,15 +222,12 @@ def _deletions(
     return pa.table(columns, schema=pa.schema([_ROWS.field(_CODE), _ROWS.field(SEQUENCE)])), others
 
 
-def prove_here(
-    spark: Session, build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float
-) -> Verification | None:
-    """Return the result of a proof in this process; None if that takes Spark, which has then started."""
+def prove_here(build: Callable[[], LocalKeyedProof], read_source: Callable[[], Side], share: float) -> Verification:
+    """Return the result of a proof in this process."""
     try:
         return build().verify(read_source(), share)
     except Unsupported as error:
-        require_spark(spark, f"it verifies rows that change by key, and {error}")
-        return None
+        raise Unsupported(f"it verifies rows that change by key, and {error}") from error
 
 
 def find_proof_obstacle(rules: KeyRules, schema: StructType) -> str | None:

@@ -54,7 +54,6 @@ class CheckedBatch:
     """A batch of typed records. Records with a text that is not UTF-8 are corrupt.
 
     Args:
-        file_fields: The fields that records get from their files; None if they get none.
         converted: The Parquet files that the records are read from; None if these are the files of the source.
     """
 

@@ -84,7 +84,6 @@ class CopiedRows(msgspec.Struct, frozen=True):
     """What tasks have made of the records of a source.
 
     Args:
-        quarantined: The records that do not fit the table.
         counts: How many of these have each violation; see `RowConversion.convert`.
         unlisted: How many more there are, which are not in the list.
     """
@@ -137,7 +136,6 @@ class ColumnCopy:
 
     Args:
         tasks: The row groups that each task copies.
-        schema: The columns of the table, with a field id where files have them.
         copied: The columns that the files have; the others are null.
         constants: What all rows of a file have in some columns, by the URI of the file and the column; with a
             conversion in some fields.
@@ -176,11 +174,7 @@ def _merge(results: Iterable[CopiedRows]) -> CopiedRows:
 def write_in_tasks(
     rows: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], Iterator[CopiedRows]], sink: Sink
 ) -> CopiedRows:
-    """Let tasks of Spark write files, and return them. If that fails, delete them where the store allows it.
-
-    Args:
-        write: Writes files of the rows of a task. Picklable.
-    """
+    """Let tasks of Spark write files, and return them. If that fails, delete them where the store allows it."""
     with ExitStack() as undo:
         undo.callback(discard_folder, sink.store, sink.job)
         with translate_spark_errors():
@@ -303,7 +297,6 @@ class SourceFooter:
     """What the footer of a file says.
 
     Args:
-        groups: The row groups with their sizes.
         values: The number of values of each leaf; None if it is not known.
     """
 
@@ -552,11 +545,7 @@ def _read_batches(
     *,
     is_checked: bool = True,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield batches of rows, each with the index of its first row among the rows of the row groups.
-
-    Args:
-        left_out: The indexes of rows that are not read.
-    """
+    """Yield batches of rows, each with the index of its first row among the rows of the row groups."""
     same, start = constants or {}, 0
     try:
         with open_file(uri) as content:
@@ -578,11 +567,7 @@ def _read_batches(
 
 
 def without_rows(batch: pa.RecordBatch, start: int, left_out: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows between those that are left out, each batch with the index of its first one.
-
-    Args:
-        start: The index of the first row.
-    """
+    """Yield the rows between those that are left out, each batch with the index of its first one."""
     end = start + batch.num_rows
     begin = start
     for stop in [*(at for at in left_out if start <= at < end), end]:

@@ -82,7 +82,6 @@ class RowConversion:
 
     Args:
         source: The fields of the records as they are read, with those that they get from their files.
-        rules: The field rules of the policy.
         partition_by: The partition columns of strings, which do not hold every text.
     """
 
@@ -153,7 +152,6 @@ class RowConversion:
         return judged.rows.filter(pc.invert(is_broken)), quarantined, counts
 
     def observe_violations(self, counts: Sequence[int]) -> RecordObservation:
-        """Return violations as an observation."""
         root: RecordObservation = {}
         violations = self._violations(self.prepare(self._nothing()), 0, {})
         for violation, count in zip(violations, counts, strict=True):

@@ -45,9 +45,6 @@ def find_deletes(rows: pa.RecordBatch, policy: Policy, schema: StructType) -> pa
     """Return which rows delete; each value is compared as what its own record says it is.
 
     So it does not depend on other records of the batch whether a record deletes, as the type of a column does.
-
-    Args:
-        rows: With the column `EXCLUDED`.
     """
     rules = KeyRules((), delete_when=policy.delete_when, excluded=policy.deletes_by)
     texts, count = _full(rows.column(EXCLUDED), len(rules.excluded)), len(rules.excluded)

@@ -65,7 +65,6 @@ class PreparedRecords:
     """Records with the field rules applied.
 
     Args:
-        source: The records as they come.
         pending: The fields of type void, and what they are in.
         is_untouched: Whether no rule changes a value, so that the fields are the columns of the source.
     """
@@ -190,11 +189,7 @@ def select_records(
 
 
 def _read_records(batch: pa.RecordBatch, source: StructType, *, is_utf8: bool) -> pa.RecordBatch:
-    """Return the fields of records, the first columns of a batch of `select_records`.
-
-    Args:
-        is_utf8: Whether all texts are known to be UTF-8.
-    """
+    """Return the fields of records, the first columns of a batch of `select_records`."""
     if not is_utf8:
         ensure_utf8(batch.columns, _SOURCE)
     schema = task_schema(source)
@@ -214,7 +209,6 @@ class FrameCopy:
 
     Args:
         is_placed: Whether the last column is the location of each record; the others are the fields of the conversion.
-        is_utf8: Whether all texts are known to be UTF-8.
         listed_bytes: How many bytes of quarantined records a task sends to the driver; of more, it only counts them.
     """
 

@@ -122,11 +122,7 @@ class RecordOrder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileOrder:
-    """The records of one file, with the indexes of its rows.
-
-    Args:
-        find_origin: Returns the position of a record in the source by its file and the index of its row.
-    """
+    """The records of one file, with the indexes of its rows."""
 
     uri: str
     find_origin: Callable[[str, int], RecordPosition] = field(default=lambda uri, row: (uri, row + 1))

@@ -145,7 +145,6 @@ class BatchReader:
         )
 
     def open(self, spark: Session, source: IngestSource) -> Batch:
-        """Return a source as a batch."""
         if isinstance(source, StagedSource):
             return self.open_staged(spark, source)
         if isinstance(source, HeldSource):
@@ -181,11 +180,7 @@ class BatchReader:
         source: FilePath | Sequence[FilePath],
         listing: ListingOptions | None = None,
     ) -> SourceFiles:
-        """Return the files that paths name.
-
-        Args:
-            listing: Which of the files to return; by default all.
-        """
+        """Return the files that paths name."""
         return find_source(spark, to_paths(source), self.format, self.options, listing=listing)
 
     def open_new_files(self, spark: Session, files: DataFrame | Sequence[str]) -> Batch | None:
@@ -201,11 +196,6 @@ class BatchReader:
         return self.open_files(spark, source)
 
     def open_files(self, spark: Session, source: SourceFiles) -> TextBatch | CheckedBatch:
-        """Return files as a batch.
-
-        Args:
-            source: The files; at least one.
-        """
         bad_files: tuple[BadFile, ...] = ()
         if self.skips_bad_files:
             source, bad_files = split_bad_files(spark, source, self._find_probe(spark, source))
@@ -487,7 +477,6 @@ def _open_columns(
     homes: dict[str, int],
     nanos: Nanos = Nanos.ERROR,
 ) -> TypedBatch:
-    """Return files with types as a batch on Spark."""
     from widen.batches.frame_batch import TypedBatch
     from widen.batches.typed_frames import read_columnar
 
@@ -735,7 +724,6 @@ def with_bad_files(quarantined_records: Rows | None, spark: Session, files: tupl
 
     Args:
         quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None without quarantined records.
-        files: The bad files. Their rows have no text.
     """
     if not files:
         return quarantined_records

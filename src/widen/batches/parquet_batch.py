@@ -153,8 +153,6 @@ class ColumnPart:
 
     Args:
         read: The columns of the files. Some may be of the type void.
-        footers: What the footer of each file says.
-        given: The fields that records get from their files.
         origins: For files converted from source files, where their records come from, by the URI of the file.
     """
 
@@ -189,11 +187,7 @@ class ColumnPart:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPart:
-    """A part with the field rules of a policy.
-
-    Args:
-        schema: The fields of the records with the rules applied.
-    """
+    """A part with the field rules of a policy."""
 
     part: ColumnPart
     rules: FieldRules

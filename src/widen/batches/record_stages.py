@@ -80,7 +80,6 @@ class RecordStages:
     def apply(
         self, group: TextGroup, texts: list[bytes], positions: list[RecordPosition]
     ) -> tuple[PlacedRecords, RefusedRecords]:
-        """Return the records in texts, and the texts that are not records."""
         records, refused = PlacedRecords(texts, positions), RefusedRecords([], [], [])
         if group.stage in (TextStage.RECORD, TextStage.PLAIN):
             return records, refused
@@ -178,9 +177,6 @@ def note_declared(observed: Observation, schema: StructType, declared: DeclaredT
     """Add the declared types of numbers to an observation, in place.
 
     A type that is wider than the column of its field counts even if the column holds all values of the batch.
-
-    Args:
-        declared: The types by the path in records.
     """
     for path, data_type in declared.items():
         if data_type == LONG or isinstance(data_type, DecimalType):

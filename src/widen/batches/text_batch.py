@@ -148,11 +148,7 @@ class Batch(Interface):
     def table_digests(
         self, table: TableRows, paths: Collection[str], policy: Policy, quarantined_records: Callable[[], Rows] | None
     ) -> Side:
-        """Return the digests of the rows of the table and of the quarantined records, for the proof.
-
-        Args:
-            quarantined_records: Returns the texts of the quarantined records, in a column `TEXT`.
-        """
+        """Return the digests of the rows of the table and of the quarantined records, for the proof."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +156,6 @@ class TextReaders:
     """The ways to read the texts of a batch.
 
     Args:
-        read: Returns the raw batch.
         read_again: Returns the same texts, read in another way, for the proof; None to prove with `read`.
         ranges: The same texts for a task in this process, if they are few.
         find_tasks: Returns the files for the proof if its tasks can read them.
@@ -431,11 +426,7 @@ class ContractReport(msgspec.Struct, frozen=True):
 
 
 def check_texts(texts: RawTexts, contract: object, policy: Policy) -> ContractReport:
-    """Hold a raw batch against a contract.
-
-    Args:
-        policy: How documents hold records.
-    """
+    """Hold a raw batch against a contract."""
     find = partial(_breaches_of_text, contract, allows_nan=policy.allows_nan)
     return _collect(texts, partial(_check_batches, find, policy))
 
@@ -558,7 +549,6 @@ class BatchResult:
     """The records of a batch after a pass.
 
     Args:
-        files: The files that hold them.
         seen: What they hold beyond what the columns say.
         quarantined_records: These records, with the columns of `ORIGIN_FIELDS`; None without quarantined records. The
             batch is read again where it is used.

@@ -120,7 +120,6 @@ class BatchWriteSpec:
         schema: Schema of the rows, from the plan for the prior observation.
         policy: Policy of the ingestion, to plan again.
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
-        sink: Where tasks write the rows; None if they return them.
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
         refused: The records that a rule refuses and no column can take; see `widen.rows.row_builder.record_digest`.
         missing: The column that says which columns with a default a record has no field for.
@@ -140,7 +139,6 @@ class BatchWriteSpec:
 
     @property
     def row_schema(self) -> StructType:
-        """The schema of the rows that tasks make."""
         origin = () if self.origin is None else (Field(self.origin.column, _ORIGIN),)
         missing = () if self.missing is None else (Field(self.missing.column, ArrayType(STRING)),)
         excluded = (Field(EXCLUDED, ArrayType(STRING)),) if self.policy.deletes_by else ()
@@ -165,7 +163,6 @@ class TaskNote(msgspec.Struct, frozen=True):
 
     Args:
         seen: Its observation, as JSON.
-        parts: The files that it has written.
         refused: How many records fit into no partition; they are also quarantined.
         deleting: The paths of the files whose records delete rows, where columns do not say so.
     """

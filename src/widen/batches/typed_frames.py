@@ -110,7 +110,6 @@ class TypedRecords:
         head: Returns the first records of the first file, or some records of a DataFrame; None if that takes long.
         is_head_all: Whether a head with fewer than `HEAD_RECORDS` has all records.
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
-        is_utf8: Whether all texts are known to be UTF-8.
         names_by_file: Returns the fields of each of several files with different schemas, by `source_file_key`.
         kind: What the records are, e.g. Avro.
     """

@@ -76,11 +76,8 @@ class _FileChange:
     """What a task does with a file. Picklable.
 
     Args:
-        narrow: The columns of the condition.
-        test: The condition; None for all rows.
         found: The rows that change, by the key of each file with some, if Spark has found them.
         values: The new values of columns; None for a deletion.
-        rows: Where rows of the table are written; None if none are.
         changes: Where change data are written; None if none are.
         vectors: The folder of deletion vectors; None if files are written again instead.
         records_whole: Whether the files lose all rows, so that only their change data is written.
@@ -452,7 +449,6 @@ def _discard(writers: Iterable[PartitionedWriter]) -> None:
 
 
 def _find_rows(plan: _FileChange, key: str, add: Add) -> tuple[_ChangedFile, BitMap64]:
-    """Return the rows of a file that change."""
     if plan.found is not None:
         given, deleted = plan.found[key], count_deleted_rows(add)
         return _ChangedFile(key, len(given.positions), given.total - deleted, given.total), given.positions

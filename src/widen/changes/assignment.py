@@ -39,11 +39,7 @@ class AssignedValue:
 
 
 def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) -> dict[Path, AssignedValue]:
-    """Return expressions with their types.
-
-    Args:
-        rows: Rows with the columns that the expressions may refer to.
-    """
+    """Return expressions with their types."""
     columns = {path: to_column(expression) for path, expression in expressions.items()}
     try:
         schema = rows.select(*(column.alias(str(at)) for at, column in enumerate(columns.values()))).schema
@@ -82,9 +78,6 @@ def assign_columns(
     schema: StructType, values: Mapping[Path, AssignedValue], old: Callable[[str], Column]
 ) -> dict[str, Column]:
     """Return the new values of the columns that are assigned, whole or in part.
-
-    Args:
-        old: Returns the old value of a column, by its name.
 
     Returns:
         The columns by name, without those that have no assignment.
@@ -142,10 +135,6 @@ def recompute_generated_columns(
     rows: DataFrame, schema: StructType, protocol: Protocol, given: Sequence[Collection[str]]
 ) -> DataFrame:
     """Recompute generated columns in the rows whose clause does not assign them.
-
-    Args:
-        rows: The decided rows, with `CLAUSE`.
-        given: The columns that each clause assigns, by the number of the clause.
 
     Source: PROTOCOL.md#generated-columns
     """

@@ -151,7 +151,6 @@ class ChangeResult:
 
     Args:
         revised: The files with a new deletion vector; `removed` has them with their old one.
-        rows: The number of changed rows of each clause, by the number of the clause.
         copied: The number of unchanged rows that are written again.
         folders: The folders of the written files, to delete if the commit fails.
         totals: Aggregates of the changed rows that the caller asked for.

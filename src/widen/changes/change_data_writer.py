@@ -120,7 +120,6 @@ class RowReplacements:
 
     Args:
         words: The bitmap words that mark the old rows.
-        lost: The number of old rows by the key of their file.
     """
 
     fresh: list[Add]
@@ -242,7 +241,6 @@ def revise_files(
 
     Args:
         words: Bitmap words that mark the rows that files lose; or bitmaps of them, which this process then writes.
-        lost: How many rows each file loses, by its key.
         rows: How many rows each file has, including deleted rows.
     """
     context = files.context

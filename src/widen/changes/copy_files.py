@@ -59,7 +59,6 @@ class FileCopier(Generic[T]):
         read: Yields the rows of a file, some at a time.
         open: Returns a writer for the rows of a file, given the folder of the copies.
         key: Returns what files have in common whose rows are written by one writer.
-        size: Returns the size of a file in bytes.
         arrange: Sorts the rows of such files; None to keep them as they are.
     """
 

@@ -57,7 +57,6 @@ def sort_along_curve(
     Args:
         columns: At most `MOST_COLUMNS`.
         partition_by: The partition columns of the table; they come first in the order of each partition.
-        outputs: The number of partitions to return.
     """
     texts = [".".join(map(to_identifier, column)) for column in columns]
     names = [_BOUNDS.format(at) for at in range(len(columns))]
@@ -110,11 +109,7 @@ def sort_tables(columns: Sequence[Path], target_bytes: int, size_bytes: int, row
 
 
 def cut_rows(target_bytes: int, size_bytes: int, rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield sorted rows in tables for files of about the target size.
-
-    Args:
-        size_bytes: The size of the files that the rows are from.
-    """
+    """Yield sorted rows in tables for files of about the target size."""
     outputs = max(1, round(size_bytes / target_bytes))
     for at in range(outputs):
         first = at * len(rows) // outputs

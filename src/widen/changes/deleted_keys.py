@@ -72,11 +72,7 @@ class _Lists(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class WrittenKeys:
-    """Deleted keys that tasks have written.
-
-    Args:
-        files: The path and the size of each.
-    """
+    """Deleted keys that tasks have written."""
 
     folder: str
     files: tuple[tuple[str, int], ...]
@@ -87,7 +83,6 @@ class KeyLists:
     """The keys that were deleted until a version.
 
     Args:
-        store: The table's store.
         head: The number that names the newest list; 0 if the table has no list.
         every: Whether each deletion of a key is kept, and not only the newest one.
     """
@@ -118,7 +113,6 @@ class KeyLists:
 
     @property
     def has_keys(self) -> bool:
-        """Whether a key was deleted."""
         return bool(self._lists.files)
 
     @property
@@ -266,7 +260,6 @@ def record_deleted_keys(
 
 
 def _newest(keys: pa.Table) -> pa.Table:
-    """Return the newest deletion of each key."""
     order = [(KEY_TEXT, "ascending"), *((name, "descending") for name in keys.column_names[1:])]
     keys = keys.sort_by(order).combine_chunks()
     texts = keys[KEY_TEXT]

@@ -60,7 +60,6 @@ class DeltaCopies:
 
     Args:
         session: Returns the session; called only if files are written.
-        snapshot: The version, with the metadata of the commit.
         unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
         file_bytes: The maximum size of the new files; by default as for other files.
     """
@@ -126,9 +125,6 @@ def copy_without_positions(
     context: ChangeContext, marked: Mapping[str, BitMap64], new_folder: Callable[[], str]
 ) -> list[Add] | None:
     """Copy files without some rows: in this process, or in tasks if they are large.
-
-    Args:
-        marked: The positions of those rows by the key of each file to copy.
 
     Returns:
         None if Arrow cannot copy all of them; then no copy is left.

@@ -48,7 +48,6 @@ class ForgetRule:
     """Which deleted keys a table forgets.
 
     Args:
-        texts: The texts that keys may have in a list, in any column of a field.
         before_ms: Keys that were deleted before this time are also forgotten.
         ensure_unused: Checks that the table does not need the deletions of some keys.
     """
@@ -118,9 +117,6 @@ class KeyedRows:
     def ensure_no_versions(self, rules: KeyRules, texts: set[str]) -> None:
         """Check that a table with history has no versions of some keys.
 
-        Args:
-            texts: The keys, as lists of deleted keys have them.
-
         Raises:
             InvalidOption: it has, and a deletion says until when a version before it was valid.
         """
@@ -153,7 +149,6 @@ class KeyedRows:
 
 
 def _find_texts(keys: Sequence[KeyColumns], texts: pa.Array, rows: pa.Table) -> set[str]:
-    """Return which texts are keys of rows."""
     found = set[str]()
     for batch in rows.to_batches():
         some = pa.Table.from_batches([batch])
@@ -225,7 +220,6 @@ class ForgottenKeys:
     """What one call forgets.
 
     Args:
-        keys: How many keys of the list.
         old: The files that no list needs after the commit.
         head: The number of the new list; None if there is nothing to commit.
     """

@@ -245,11 +245,7 @@ def _find_unmoved(times: RowTimes, rows: pa.Array, starts: pa.Array, ends: pa.Ar
 
 
 def _count_inserts(key: pa.Array, is_batch: pa.Array, of_table: pa.Array) -> int:
-    """Return how many keys that the table does not have get their newest version from the batch.
-
-    Args:
-        of_table: The keys of the rows of the table.
-    """
+    """Return how many keys that the table does not have get their newest version from the batch."""
     after = pa.concat_arrays([key, pa.nulls(1, pa.int64())])[1:]
     is_newest = pc.fill_null(pc.not_equal(key, after), True)
     is_known = pc.is_in(key, value_set=pc.unique(of_table))

@@ -76,15 +76,11 @@ class RowChange:
 
     Args:
         before: Its columns, as Spark reads them.
-        writer: Writes the files of the commit, with all of its columns.
         after: These columns, as Spark writes them.
-        scan: The files that may have such rows.
-        kinds: What each clause does with a row, by its number.
         decide: Returns rows with `FILE`, `ROW` and `CLAUSE`, given all rows of the scan and the columns to return of
             them, with their new values.
         returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
         is_unique: Whether a row that is decided several times is an error.
-        is_whole: Whether every row changes.
         searched: What all rows fulfil that change, if it is known.
         marks: Whether old rows are marked in deletion vectors, and their files are not copied.
     """
@@ -366,7 +362,6 @@ class RowChange:
 
     @property
     def columns(self) -> StructType:
-        """The columns that change."""
         return StructType(tuple(field for field in self.writer.schema if field.name in self.names))
 
     @property

@@ -105,9 +105,7 @@ class SelectedRows:
     """The rows of the newest version of a table that a condition selects.
 
     Args:
-        schema: The columns, with field ids and source fields.
         whole: These, and those that Spark has no type for: Arrow copies their values.
-        where: The condition; None for all rows.
         branch: The branch to change; None for the main branch.
     """
 

@@ -153,7 +153,6 @@ def hold_rows(
 
     Args:
         decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
-        schema: These columns, with their types in the table.
         is_broken: The condition that the new values of a row violate a rule of the table; None if it has no rules.
 
     Returns:
@@ -239,12 +238,7 @@ def _or_zero(size: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class RowSearch:
-    """Finds the rows of some files that match a condition, in this process.
-
-    Args:
-        schema: The columns of the table, with field ids.
-        where: The condition; None for all rows.
-    """
+    """Finds the rows of some files that match a condition, in this process."""
 
     source: IcebergSource
     schema: StructType

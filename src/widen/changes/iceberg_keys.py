@@ -54,10 +54,7 @@ class IcebergFiles(KeyedTable):
     Args:
         source: The snapshot before the batch, with the metadata of the commit.
         old_schema: Its columns; None if the table does not exist yet.
-        writer: Writes the files of the commit.
-        data: The location of the data files.
         lists: The keys that were deleted until the snapshot.
-        by_spark: Whether Spark reads the files.
     """
 
     source: IcebergSource

@@ -231,7 +231,6 @@ def copy_unmarked(
     """Copy the files of a scan without some of their rows: in this process, unless they are large.
 
     Args:
-        marked: The positions of those rows by the path of each file.
         writers: The number of threads or tasks that write files of their own; by default it depends on the size.
         changed: What the copies have instead of other rows and beside them; only for copies in this process.
         arrange: Sorts the rows of a partition, as for `FileCopier`; by default the rows of each file are sorted by the
@@ -328,7 +327,6 @@ class ChangedRows:
 
     Args:
         replaced: New values of some columns by the path of each file, with their positions as `ROW`, in their order.
-        added: New rows, in the columns of the table.
     """
 
     replaced: Mapping[str, pa.RecordBatch]

@@ -95,7 +95,6 @@ class KeyColumns:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where the columns are."""
         return tuple(place for _, place in self.columns)
 
     def read(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -186,12 +185,10 @@ class OrderColumns:
 
     @property
     def places(self) -> tuple[Path, ...]:
-        """Where the columns are."""
         return (*(place for _, place in self.columns), *self.others)
 
     @property
     def data_type(self) -> DataType:
-        """The type of what `read` returns."""
         first = self.columns[0][0]
         return first if len(self.columns) == 1 and first in EXACT_ORDERS else WIDE
 
@@ -225,7 +222,6 @@ class OrderColumns:
         return self.texts(values) if self.data_type == STRING else self.numbers(values)
 
     def find_missing(self, rows: pa.Table) -> pa.Array:
-        """Return which rows have no order."""
         return one_array(self.read(rows).is_null())
 
     def missing_on_spark(self) -> Column:
@@ -456,9 +452,6 @@ def _order_number(values: pa.Array, data_type: DataType) -> pa.Array:
 def values_of_order(orders: pa.Array, data_type: DataType) -> pa.Array | None:
     """Return sequences as values of a type; null for sequences that it does not hold exactly.
 
-    Args:
-        orders: Sequences as returned by `OrderColumns.comparable`.
-
     Returns:
         None for a type whose values have no order.
     """
@@ -525,8 +518,6 @@ class KeyCondition(RowCondition):
     """Whether a record lacks a key or a sequence, so that the ingestion cannot find its row. Picklable.
 
     Args:
-        keys: The columns of each field of the key.
-        order: The columns of the sequence; None without a sequence.
         reasons: Why a record without a key, and one without an order, is refused.
     """
 

@@ -55,11 +55,7 @@ Bounds = list[list[tuple[Any, Any, Any, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class BucketMerge:
-    """What a batch does; the positions are by the number of the file.
-
-    Args:
-        deleted: The files with the deleted keys; None without any.
-    """
+    """What a batch does; the positions are by the number of the file."""
 
     counts: KeyCounts
     lost: Mapping[int, BitMap64]
@@ -74,12 +70,8 @@ class Buckets:
 
     Args:
         session: Runs the tasks.
-        plan: Which columns decide.
         table: The table. Its keys that were deleted decide where there is a sequence.
         folder: A new folder of the table for what tasks stage, which the caller deletes in the end.
-        adds: The files of the batch.
-        deleting: Which records of the batch delete rows.
-        by_spark: Whether Spark reads the files.
     """
 
     session: Session
@@ -111,11 +103,7 @@ class Buckets:
         return merged, _staged_names(found)
 
     def decide(self, files: Sequence[Add], records: Sequence[str]) -> BucketMerge:
-        """Return what the batch does.
-
-        Args:
-            records: The names of the staged files of the batch.
-        """
+        """Return what the batch does."""
         adds, first = [*self.adds, *files], len(self.adds)
         task, staged = self._task(adds), {_RECORDS: records}
         staged[_ROWS] = _staged_names(self._stage(task, self.plan.scan, range(first, len(adds)), _stage_rows))
@@ -258,11 +246,8 @@ class _Task:
     Args:
         adds: The files of the batch, then the files of the table.
         keys: Where lists of deleted keys are written.
-        deleting: Which records of the batch delete rows.
-        count: The number of buckets.
         by_text: Whether buckets are by the texts of keys, as lists of deleted keys have them.
         staged: The names of the staged files of each kind.
-        contents: The staged files with contents.
     """
 
     plan: KeyPlan

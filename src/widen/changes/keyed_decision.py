@@ -56,7 +56,6 @@ class KeyPlan:
         until: The columns that say when versions end; None without history.
         deletes: Whether records delete; None if that is known by their positions.
         content: Reads every column that may distinguish two records with the same key and sequence.
-        whole: Reads every column.
         unchanged: The column that names the fields that keep their values; None if no record names any.
         since: The columns that say when versions start; None if every record is a version.
         tracked: The fields whose changes open a version, and how they are read, likewise.
@@ -91,7 +90,6 @@ class KeyPlan:
 
     @property
     def content_columns(self) -> tuple[Field, ...]:
-        """The columns that `content` reads."""
         return content_fields(self.schema, self.rules)
 
     def sequence(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
@@ -160,7 +158,6 @@ class KeyCodes:
     """Assigns a number to each key of the batch, so that keys in files can be looked up column by column.
 
     Args:
-        values: The distinct values of each column.
         pairs: For each column after the first, the distinct pairs of the number so far and the number of its value.
     """
 
@@ -225,7 +222,6 @@ class Decider:
         codes: The number of each record's key, from 0 on.
         rows: The result of `KeyPlan.row_columns`, of all rows of the keys, with the number of their key as `code`.
         listed: The deletions of the keys that the table remembers, and perhaps of others.
-        contents: Reads the contents of records and rows.
     """
 
     def __init__(
@@ -586,7 +582,6 @@ class Decider:
     def _hash_tracked(
         self, tracked: TrackedFields, scan: FileScan, events: pa.Array, kept: Mapping[str, pa.Array]
     ) -> pa.Array:
-        """Return a hash of the tracked fields of events."""
         if not tracked.schema.fields:  # no record has had one of the fields yet
             return pa.repeat(pa.scalar(0), len(events))
         return tracked.hash(self._read_kept(events, kept, scan))

@@ -96,7 +96,6 @@ class DeltaFiles(KeyedTable):
     Args:
         view: The version, with the columns after the batch.
         snapshot: The version; None if the table does not exist yet.
-        keeps_versions: Whether the table has a history.
     """
 
     view: Snapshot

@@ -73,7 +73,6 @@ class LocalMerge:
             without such records are left out.
         removed: The positions of the rows of the table that are replaced or deleted, by the key of their file.
         deleted: The deleted keys with their order, as `widen.changes.deleted_keys` lists them.
-        searched: Where in the table rows with the keys may be.
     """
 
     counts: KeyCounts
@@ -375,11 +374,7 @@ def _to_spark_types(plan: KeyPlan, rows: pa.Table) -> pa.Table:
 
 
 def to_bounds_predicate(table: KeyedTable, bounds: Bounds) -> Predicate:
-    """Return where in the table rows with one of some keys may be.
-
-    Args:
-        bounds: What `KeyColumns.bounds` returns for each field of the key.
-    """
+    """Return where in the table rows with one of some keys may be."""
     searched: Predicate = UnknownPredicate()
     for each in bounds:
         places = _places_of(table, each)

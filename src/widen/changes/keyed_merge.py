@@ -80,7 +80,6 @@ def merge_by_key(
     """Update and insert whole rows of a source by their keys, and return the result; nothing is committed.
 
     Args:
-        kinds: What each clause does: one updates, one inserts.
         join: Merges the written rows where this process cannot look their keys up.
     """
     names = [quote_name(field.name) for field in context.schema]

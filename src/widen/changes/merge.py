@@ -327,7 +327,6 @@ class MergeClause:
     """A change of the rows of one side that no earlier clause of that side applies to.
 
     Args:
-        condition: The condition on the rows; None for all rows.
         values: The assigned values by column path; None assigns all columns of the source.
     """
 
@@ -618,7 +617,6 @@ class MergeResolution:
     """The names that the clauses of a merge may use, the values that they assign, and the columns that these need.
 
     Args:
-        clauses: The clauses, ordered by `order_clauses`.
         options: The schema changes that are allowed; casts always are.
     """
 

@@ -49,11 +49,7 @@ class ReplacedRows:
 
 
 def semi_join_keys(rows: DataFrame, expressions: Sequence[str], keys: DataFrame) -> DataFrame:
-    """Return the rows whose keys are among some keys; null is equal to null.
-
-    Args:
-        keys: The keys, in columns named `KEY` and a number.
-    """
+    """Return the rows whose keys are among some keys; null is equal to null."""
     return _join_keys(rows, expressions, keys, "left_semi")
 
 
@@ -88,11 +84,7 @@ def remove_replaced_rows(
 
 
 def remove_marked_rows(context: ChangeContext, marked: Mapping[str, BitMap64], added: Sequence[Add]) -> ChangeResult:
-    """Remove rows that are known by their positions with Spark, like `remove_replaced_rows`.
-
-    Args:
-        marked: The positions by the key of each file.
-    """
+    """Remove rows that are known by their positions with Spark, like `remove_replaced_rows`."""
     return _remove(context, partial(only_marked, words=to_words(context.spark, marked)), added)
 
 

@@ -30,7 +30,6 @@ class PartialRecords:
     """How records are put on top of rows. Picklable.
 
     Args:
-        schema: The columns of both.
         unchanged: The column that names the fields that keep their values, if records replace all other fields; None
             if all fields that a record lacks keep their values.
         defaults: The values of a new row in columns that its first record does not set, as arrays of one value.

@@ -99,7 +99,6 @@ class FileRewrite:
     """How the rows of files of a version are written to new files in the current types. Nothing is committed.
 
     Args:
-        session: Returns the session; called only if files are written.
         unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
         target_bytes: The size of the new files; None for the size of the old ones.
         zorder_by: The columns to sort by, along a Z-order curve.
@@ -371,7 +370,6 @@ class Candidate:
     """A file that may be written again.
 
     Args:
-        row: Its position in the list of files.
         is_full_of_deletions: Whether it is written again even if it is alone or large.
     """
 
@@ -397,7 +395,6 @@ def plan_compaction(files: pa.Table, target_bytes: int, *, sorts: bool) -> list[
     """Return the tasks that turn small files, and files with many deleted rows, into files of a size.
 
     Args:
-        files: The files to consider: rows of a list of files.
         sorts: Whether rows are sorted; then every file is written again, and a task has whole partitions.
     """
     candidates = (

@@ -68,9 +68,6 @@ def change_in_place(context: ChangeContext, where: Column, new: Mapping[str, Col
     """Update or delete rows, and return the result. Nothing is committed.
 
     If anything fails, the written files are deleted (best effort).
-
-    Args:
-        new: The new values by column, for an update; other columns stay as they are.
     """
     if kind is ChangeKind.UPDATE and context.tracking:
         # Null stands for the version of the commit, which the new file has as its default.

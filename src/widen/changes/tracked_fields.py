@@ -50,11 +50,7 @@ _SMALLEST, _LARGEST = 1e-19, 1e38
 
 @dataclass(frozen=True, slots=True)
 class TrackedFields:
-    """The fields whose changes open a version.
-
-    Args:
-        schema: The columns that may hold them.
-    """
+    """The fields whose changes open a version."""
 
     rules: KeyRules
     schema: StructType
@@ -86,11 +82,7 @@ class TrackedFields:
         return TrackedFields(rules, StructType(tuple(fields)))
 
     def hash(self, rows: pa.Table) -> pa.Array:
-        """Return 64 bits for each row; rows that agree on every tracked field have the same ones.
-
-        Args:
-            rows: Rows with the columns of `schema`, and others.
-        """
+        """Return 64 bits for each row; rows that agree on every tracked field have the same ones."""
         paths = self.rules.history_columns
         if paths:
             words = [

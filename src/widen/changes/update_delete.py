@@ -6,6 +6,7 @@ Source: Delta Lake's UPDATE and DELETE
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -52,9 +53,6 @@ def delete(
     """Delete rows, and return the result. Nothing is committed.
 
     If the condition refers to partition columns only, whole files are removed, and no file is read.
-
-    Args:
-        where: The condition on the rows; None for all rows.
     """
     open_context = partial(_change_context, snapshot=snapshot, where=where, metadata=metadata or snapshot.metadata)
     if where is None:
@@ -85,7 +83,6 @@ def update(
 
     Args:
         assignments: The new values by column path; they refer to the row before the update.
-        where: The condition on the rows; None for all rows.
     """
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())

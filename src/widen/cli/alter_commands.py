@@ -319,11 +319,7 @@ def start_unmapping(table: TableVersion, update: StepDisplay) -> SparkSession | 
 def report_change(
     before: int, table: TableVersion, *, json: bool, done: str = "", facts: Mapping[str, object] = NO_FACTS
 ) -> None:
-    """Show the version of the table, and what it changed.
-
-    Args:
-        table: The table after it.
-    """
+    """Show the version of the table, and what it changed."""
     from widen.report import terminal
     from widen.report.build_report import read_history
     from widen.schema.feature_removal import feature_refusal

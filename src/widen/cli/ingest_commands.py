@@ -387,7 +387,6 @@ def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, obj
 
     Args:
         alone: The options of a single ingestion, with their values.
-        followed: The options of a source that is followed, with their values.
 
     Raises:
         OptionConflict: one of a single ingestion is given for a source that is followed.

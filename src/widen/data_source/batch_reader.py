@@ -207,7 +207,6 @@ class TableColumns:
 
     @property
     def schema(self) -> StructType:
-        """The columns that a read returns."""
         columns = as_nullable(visible_schema(self.scan.schema))
         changes = (Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG), Field(COMMIT_TIMESTAMP, TIMESTAMP))
         return StructType((*columns, *changes)) if self.has_changes else columns

@@ -69,10 +69,8 @@ class StagingPlace:
     """Where the tasks of a write stage rows, and how. Picklable.
 
     Args:
-        store: The store of the folder.
         owner: The name of a write of a batch; streams have the id of their query.
         column: The index of the column with texts; None to stage all columns with their types.
-        schema: The columns of the rows.
         limit_bytes: The maximum size of the rows of all tasks.
         max_record_bytes: The maximum size of a text.
         loaded_at: The time of the load, if rows with types get it as a field.

@@ -51,9 +51,6 @@ _NEWEST = "latest"
 def plan_stream(options: SourceOptions, snapshot: Snapshot, *, is_outdated: bool) -> StreamPlan:
     """Return what a stream reads.
 
-    Args:
-        is_outdated: See `StreamPlan`.
-
     Raises:
         InvalidOption: an option cannot be used in a stream.
     """
@@ -231,12 +228,7 @@ class FirstVersion:
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """How much a batch reads; at least one file, or one version of the change feed.
-
-    Args:
-        files: The most files; None for no limit.
-        size_bytes: A batch is full at this size; None for no limit.
-    """
+    """How much a batch reads; at least one file, or one version of the change feed."""
 
     files: int | None = None
     size_bytes: int | None = None
@@ -252,8 +244,6 @@ class StreamPlan:
     """What a stream reads.
 
     Args:
-        snapshot: The version whose columns the rows get.
-        is_outdated: Whether the table has other columns now.
         reads_changes: Whether the stream returns all changes; else it returns new rows.
         ignores_deletes: Whether versions that only delete rows are skipped.
         skips_changes: Whether versions that update or delete rows are skipped.

@@ -112,9 +112,6 @@ def merge_pass(known: Observation, seen: Observation, schema: StructType, policy
     A name that turns out to be a field of its own may have stood for another field until then, in records that have
     it alone. It is then unknown which field these values belong to.
 
-    Args:
-        schema: The columns in that pass.
-
     Source: docs/evolution-rules.md#d9
     """
     merged, names = known.merged(seen, max), field_names(schema, policy)
@@ -485,7 +482,6 @@ class FieldEvolution:
 
     Args:
         pinned: The type of its first column, if the policy says so.
-        fixed: Why its column is fixed, if it is.
         maps: How many arrays are around each map that contains the values, outermost first.
         is_first: Whether these values get the first column of the field, which has the plain name.
     """
@@ -576,7 +572,6 @@ class FieldEvolution:
         return text
 
     def grade(self, request: ColumnRequest) -> Grade:
-        """Return the grade of adding a column."""
         if not self.suffix(request):
             return Grade.ADDITIVE
         if not self.columns and request.is_plain:
@@ -601,9 +596,6 @@ def _is_live(kind: Kind, observed: FieldObservation) -> bool:
 
 def sub_fields(observed: FieldObservation, dim: int, largest: int) -> RecordObservation:
     """Return the sub-fields for a column of records: all of them if it has most arrays, else those seen at its dim.
-
-    Args:
-        dim: The number of arrays of the column.
 
     Source: docs/evolution-rules.md#u17
     """

@@ -68,7 +68,6 @@ class KeyRules:
     """How an ingestion changes rows by key.
 
     Args:
-        key: The fields that identify a row.
         sequence_by: The fields that tell which of two records of a key is newer: the first one, then the next where
             it is equal. Without any, the last batch wins.
         delete_when: The condition of records that delete the row of their key, in Spark SQL over the fields of the

@@ -175,7 +175,6 @@ class FixedColumn:
     """A column that ingestion must not reroute: it gets no evolved column, and records that do not fit are quarantined.
 
     Args:
-        can_widen: Whether its type may be widened in place.
         is_required: Whether it is NOT NULL, and the table does not fill it where a record says null.
         is_filled: Whether the table fills it where a record has no field for it.
         takes_values: Whether it takes values of records; an identity column that is always generated does not.

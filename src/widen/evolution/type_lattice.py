@@ -178,7 +178,6 @@ class ValueSpan:
 
     @property
     def word(self) -> str | None:
-        """The word for the type."""
         return word_of(self.leaf)
 
     @property
@@ -247,9 +246,6 @@ def is_epoch(leaf: DataType, kind_word: str) -> bool:
 
 def covers_kind(leaf: DataType, dim: int, kind: Kind, observed: KindObservation) -> bool:
     """Return whether a column covers a kind, so that the kind needs no other column.
-
-    Args:
-        dim: The number of arrays of the column.
 
     Source: docs/evolution-rules.md#u7, #d2
     """

@@ -331,7 +331,6 @@ class _StoredColumns:
 
 
 def _column(field: Field, stored: _StoredColumns, partition: Mapping[str, str | None], count: int) -> pa.Array:
-    """Return a column."""
     if field.name in partition:
         return _partition_column(field, partition[field.name], count)
     values = stored.find(field)
@@ -353,11 +352,7 @@ def _partition_values(field: Field, texts: Sequence[str | None]) -> pa.Array:
 
 
 def partition_table(schema: StructType, partitions: Sequence[Sequence[str | None]]) -> pa.Table:
-    """Return partitions as rows.
-
-    Args:
-        partitions: Their texts in each partition.
-    """
+    """Return partitions as rows."""
     columns = [
         pad_texts(_partition_values(field, texts), to_declared(field).type)
         for field, texts in zip(schema, zip(*partitions, strict=True), strict=True)

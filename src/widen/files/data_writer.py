@@ -78,7 +78,6 @@ class ArrowLayout:
     """The layout of files that tasks write with Arrow.
 
     Args:
-        schema: The Arrow schema of the files, with field ids.
         split: The physical names of the partition columns.
     """
 
@@ -88,11 +87,7 @@ class ArrowLayout:
 
 
 def to_partitioned_add(names: Sequence[str], part: PartFile) -> Add:
-    """Return a file that names its partition as an add action.
-
-    Args:
-        names: The physical names of the partition columns.
-    """
+    """Return a file that names its partition as an add action."""
     values = dict(zip(names, json.loads(part.partition), strict=True))
     return msgspec.structs.replace(part.to_add(), path=percent_encode(part.path), partition_values=values)
 
@@ -275,7 +270,6 @@ class TableSink:
 
     @property
     def store(self) -> LogStore:
-        """The store of the table."""
         return self.layout.sink.store
 
     @property

@@ -152,11 +152,7 @@ def word_batches(key: str, bitmap: BitMap64) -> Iterator[pa.RecordBatch]:
 
 
 def to_words(spark: SparkSession, marked: Mapping[str, BitMap64]) -> DataFrame:
-    """Return rows as words for `without_marked`.
-
-    Args:
-        marked: The positions of the rows by the key of each file.
-    """
+    """Return rows as words for `without_marked`."""
     batches = [batch for key, rows in marked.items() for batch in word_batches(key, rows)]
     words = spark.createDataFrame(pa.Table.from_batches(batches, schema=_WORDS))
     return F.broadcast(words) if sum(map(len, batches)) <= BROADCAST_ROWS else words
@@ -268,11 +264,7 @@ _READERS: Mapping[BitmapLayout, Callable[[bytes], BitMap64]] = {
 
 
 def add_positions(bitmaps: defaultdict[str, BitMap64], files: pa.Array, positions: pa.Array) -> None:
-    """Add rows to bitmaps.
-
-    Args:
-        bitmaps: The rows of each file, which are changed.
-    """
+    """Add rows to bitmaps."""
     for key, of_file in rows_by_file(files):
         bitmaps[key] |= to_bitmap(positions.filter(of_file))
 

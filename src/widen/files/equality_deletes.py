@@ -27,12 +27,7 @@ from widen.protocol.actions import Add
 def find_equal_rows(
     files: Sequence[ScannedFile], deletes: Sequence[DeleteFile], scan: IcebergFileScan, paths: Sequence[Path]
 ) -> dict[str, BitMap64]:
-    """Map each file path to the positions of the rows that equality deletes remove.
-
-    Args:
-        scan: How files are read; the schema has these columns.
-        paths: The columns, or fields of structs in them.
-    """
+    """Map each file path to the positions of the rows that equality deletes remove."""
     found: defaultdict[str, BitMap64] = defaultdict(BitMap64)
     values: dict[str, list[pa.Array]] = {}
     known: dict[tuple[str, ...], _DeletedValues] = {}

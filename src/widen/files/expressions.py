@@ -107,8 +107,6 @@ def query_files(
     """Return rows of a table that fulfil a condition, and their columns.
 
     Args:
-        table_schema: The columns of the table, with the fields of the source that they are for.
-        open_files: Returns the files that may have rows which fulfil a condition.
         unified: Whether to return one column for each source field; the condition refers to the table's columns.
 
     Raises:
@@ -173,7 +171,6 @@ def plan_condition(where: str, schema: StructType) -> RowTest:
 
 
 def _test_rows(condition: Predicate, schema: StructType) -> RowTest:
-    """Return the test of a condition."""
     return plan_test(condition, partial(_test_part, schema))
 
 

@@ -548,11 +548,7 @@ class OldType:
 def find_old_files(
     session: Callable[[], Session], snapshot: Snapshot, files: pa.Table, driver_files: int | None = None
 ) -> list[OldFile]:
-    """Return the files that hold an old type, in the order of the list.
-
-    Args:
-        session: Returns the session; called only for many files.
-    """
+    """Return the files that hold an old type, in the order of the list."""
     mode = snapshot.configuration.mapping
     read = partial(_read_old_types, snapshot.store, snapshot.schema, mode)
     paths = files["path"].to_pylist()

@@ -372,10 +372,7 @@ class IcebergFileScan:
     """How this process reads columns of data files whose rows have no values outside of the files.
 
     Args:
-        io: Opens the files.
-        schema: The columns to return, with field ids.
         mapping: The name mapping of the table, for files without field ids.
-        deleted: The positions of the deleted rows, by the path of each file with deleted rows.
         initial: The values of columns that a file lacks, by field id.
     """
 
@@ -396,9 +393,6 @@ class IcebergFileScan:
 
     def read_located(self, add: Add) -> Iterator[tuple[pa.Array, pa.Table]]:
         """Yield the rows of a file with their positions, some at a time, without the deleted ones.
-
-        Args:
-            add: The file; its path is the location of the file.
 
         Raises:
             CorruptFile: the file is missing, or cannot be read.

@@ -33,7 +33,6 @@ class Encoding:
     """How files are encoded; None stands for the default of Arrow.
 
     Args:
-        level: The compression level.
         row_group_bytes: A row group is written once it has this many bytes of Arrow data.
         blooms: The rate of wrong positives of the bloom filter of each column that has one.
         bloom_bytes: The largest size of a bloom filter.

@@ -53,7 +53,6 @@ class PredicateScope:
     """The columns that a condition may use.
 
     Args:
-        schema: The schema of the table, in logical names.
         other: The alias of the other relation whose columns the condition may use.
     """
 

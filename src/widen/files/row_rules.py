@@ -30,7 +30,6 @@ class RowRule:
     Args:
         name: What the condition is, as errors say it.
         expression: The condition, in Spark SQL.
-        columns: The columns that it uses.
     """
 
     name: str

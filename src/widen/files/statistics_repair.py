@@ -179,11 +179,7 @@ NANOSECONDS = ("1677-09-22", "2262-04-11")
 
 
 def far_timestamps(files: pa.Table, columns: Iterable[Path]) -> pa.Table:
-    """Return the files with a timestamp that 64 bits of nanoseconds do not hold, by the bounds in the log.
-
-    Args:
-        columns: The physical paths of columns with timestamps.
-    """
+    """Return the files with a timestamp that 64 bits of nanoseconds do not hold, by the bounds in the log."""
     kinds = dict.fromkeys(columns, pa.string())
     parts = [batch.filter(_is_far(batch, kinds)) for batch in files.to_batches()] if kinds else []
     return pa.Table.from_batches(parts, files.schema)

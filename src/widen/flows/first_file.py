@@ -38,7 +38,6 @@ class SourceGroup:
 
     Args:
         source: The folder of the files, or a pattern.
-        files: Each file with its size.
     """
 
     name: str
@@ -47,7 +46,6 @@ class SourceGroup:
 
     @property
     def formats(self) -> Counter[FileFormat]:
-        """How many files have which format."""
         return Counter(found for path, _ in self.files if (found := format_of(path)) is not None)
 
 
@@ -56,9 +54,6 @@ def draft_pipelines(folder: str | PathLike[str], lake: str = "lake") -> str:
 
     A series is what has the same name but for numbers, e.g. ``orders-2024-01-29.json``. Of each load one file is read,
     to name its columns in a comment.
-
-    Args:
-        lake: The folder of the tables.
 
     Raises:
         SourceError: the folder does not exist, or has no files that can be loaded.

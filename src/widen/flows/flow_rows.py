@@ -48,11 +48,7 @@ class FlowKeys:
         return tuple(self.expressions)
 
     def find_changed(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Return the keys of rows, each once, in columns named `KEY` and a number.
-
-        Args:
-            frames: The rows, with the columns of the source at one version each.
-        """
+        """Return the keys of rows, each once, in columns named `KEY` and a number."""
         keys = [self._keys(frame) for frame in frames]
         first, *others = (from_spark(each.schema) for each in keys)
         for other in others:

@@ -308,11 +308,7 @@ class FlowStep:
         *,
         replaces_all: bool = False,
     ) -> IngestResult | None:
-        """Compute the rows of all changed keys again, and replace these rows in the target.
-
-        Args:
-            replaces_all: Whether all rows of the target are replaced.
-        """
+        """Compute the rows of all changed keys again, and replace these rows in the target."""
         settings, spark = self._settings, self._spark
         interval = TransactionId(self._progress.flow_id, version)
         if settings.keys is None:
@@ -569,7 +565,6 @@ class FlowCheckpoint:
         return progress if is_first else self.read() or progress
 
     def write(self, progress: FlowProgress) -> FlowProgress:
-        """Write the progress, and return it."""
         self.store.put(FLOW_FILE, msgspec.json.encode(progress))
         return progress
 

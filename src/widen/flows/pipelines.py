@@ -248,9 +248,6 @@ def run_steps(
 ) -> PipelineRun:
     """Run steps, each when the earlier ones that it waits for have ended.
 
-    Args:
-        listen: Returns what gets the events of a step.
-
     Raises:
         InvalidOption: the number of jobs is not positive.
     """

@@ -43,7 +43,6 @@ class StepPlan:
 
     Args:
         plan: The plan of a load; None if the outcome is failed or open.
-        error: Why there is no plan.
     """
 
     step: PipelineStep

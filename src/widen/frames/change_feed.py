@@ -48,9 +48,6 @@ def read_changed_rows(spark: SparkSession, snapshot: Snapshot, changes: Sequence
 def load_changes(shown: Snapshot, first: int, last: int) -> list[VersionChanges]:
     """Return the changes of a range of versions, whose rows the schema of a version can represent.
 
-    Args:
-        shown: The version whose schema the rows get.
-
     Raises:
         InvalidOption: the last version is before the first.
         ChangeFeedNotRecorded: the change data feed was disabled in one of the versions.

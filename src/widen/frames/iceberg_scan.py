@@ -311,11 +311,7 @@ def columns_by_file(source: IcebergSource, schema: StructType, scan: IcebergScan
 
 
 def file_scan(source: IcebergSource, schema: StructType, deleted: Mapping[str, BitMap64]) -> IcebergFileScan:
-    """Return how this process reads columns of the files of a snapshot, if `columns_by_file` knows their columns.
-
-    Args:
-        deleted: The positions of the deleted rows, by the path of each file with deleted rows.
-    """
+    """Return how this process reads columns of the files of a snapshot, if `columns_by_file` knows their columns."""
     point = source.point
     initial = initial_defaults(point.schema, point.metadata.location)
     return IcebergFileScan(source.io, schema, point.metadata.name_mapping(), deleted, initial)
@@ -747,11 +743,7 @@ FileEntry: TypeAlias = "ScannedFile | DeleteFile"
 
 @dataclass(frozen=True)
 class FileRows:
-    """The rows of files with the columns of the files, and the columns of the table made of these.
-
-    Args:
-        file: The key of the file of a row.
-    """
+    """The rows of files with the columns of the files, and the columns of the table made of these."""
 
     frame: DataFrame
     columns: list[Column]

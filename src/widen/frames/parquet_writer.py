@@ -305,7 +305,6 @@ def write_with_partition_columns(
     Files of failed task attempts are deleted.
 
     Args:
-        rows: All columns of the table, in its types and names.
         schema: The schema of the table, in logical names and without void columns. Its ids become field ids.
 
     Source: PROTOCOL.md#writer-requirements-for-icebergcompatv1 (partition columns come after the others)

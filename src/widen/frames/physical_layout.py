@@ -354,7 +354,6 @@ def check_rows(
     Args:
         rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
         protocol: The protocol of the table: a rule applies only if its feature is supported.
-        other: Columns to return as well.
         limits: More conditions in SQL that every row must fulfil, by their names.
 
     Source: PROTOCOL.md#column-invariants (a null condition is a violation), #check-constraints

@@ -125,11 +125,7 @@ def _digest_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def read_with_locations(spark: SparkSession, store: LogStore, snapshot: Snapshot, files: pa.Table) -> DataFrame:
-    """Return the rows of files like `read_snapshot`, with the location of each row in the columns `FILE` and `ROW`.
-
-    Args:
-        files: Rows of its list of files; `location_keys` returns their values in `FILE`.
-    """
+    """Return the rows of files like `read_snapshot`, with the location of each row in the columns `FILE` and `ROW`."""
     scan = _with_old_types(spark, snapshot, _scan(snapshot, files), has_lists=True)
     return _union(spark, store, scan, is_located=True)
 
@@ -210,11 +206,7 @@ def may_have_list(where: str | Column | None) -> bool:
 
 
 def _with_old_types(spark: SparkSession, snapshot: Snapshot, scan: ScanPlan, *, has_lists: bool = False) -> ScanPlan:
-    """Return the scan with its groups split by column names and old types in the files, where these matter.
-
-    Args:
-        has_lists: Whether a condition on the rows may have a list of values.
-    """
+    """Return the scan with its groups split by column names and old types in the files, where these matter."""
     if scan.mode == ID:
         scan = replace(scan, groups=tuple(split_by_names(spark, snapshot, scan.groups)))
     scan = replace(scan, unsafe=unsafe_columns(scan.schema, scan.partition_by, has_lists=has_lists))

@@ -183,18 +183,10 @@ class TableRows(Interface):
         """The conditions on every row, in Spark SQL."""
 
     def read(self, spark: Session, paths: Collection[str]) -> Rows:
-        """Return the rows of some files.
-
-        Args:
-            paths: The paths of the files, as in `WrittenFile`.
-        """
+        """Return the rows of some files."""
 
     def task_files(self, spark: Session, paths: Collection[str]) -> TaskFiles | None:
-        """Return the given files that the version has; None if only Spark can read them.
-
-        Args:
-            paths: The paths of the files, as in `WrittenFile`.
-        """
+        """Return the given files that the version has; None if only Spark can read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +348,6 @@ class IcebergWriter(TableWriter):
 
     Args:
         schema: The columns when the files are committed, with field ids.
-        footer: Entries for the footers of the files.
         folder: How the name of their folder begins.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.

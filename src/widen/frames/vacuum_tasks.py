@@ -30,11 +30,7 @@ _ENTRIES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("modified", 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorVacuum:
-    """Lists and deletes the files of a table.
-
-    Args:
-        store: The store of the table; the executors reopen it.
-    """
+    """Lists and deletes the files of a table."""
 
     spark: SparkSession
     store: LogStore

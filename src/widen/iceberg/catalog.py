@@ -595,9 +595,6 @@ def with_renewal(io: FileIO, own: Mapping[str, Any], load: Callable[[], FileIO])
 
     A job may take longer than they last. A copy, e.g. in a task, keeps the credentials that it was made with: it has no
     access to the catalog, and gets no credentials of the catalog itself.
-
-    Args:
-        load: Returns a new FileIO of the table.
     """
     is_vended = any(io.properties[name] != own.get(name) for name in NAMES.keys() & io.properties.keys())
     if not is_vended and _AUTH_MANAGER not in io.properties:

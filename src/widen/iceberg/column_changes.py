@@ -77,7 +77,6 @@ class ColumnState:
     """What the checks need to know of a table.
 
     Args:
-        schema: The columns, with their field ids.
         partition_ids: The ids of the columns that the partitions are made of.
         other_ids: What else needs a column, by its id: the sort order, or the rows' identity.
     """

@@ -54,8 +54,6 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
     """The metrics of one leaf column in one file.
 
     Args:
-        size_bytes: The size of its pages.
-        nulls: The number of nulls; None if it is unknown.
         low: The lower bound in Iceberg's binary form; None without a bound.
         nans: The number of NaN values; None if the column cannot have any.
     """
@@ -227,7 +225,6 @@ class IcebergFile:
         path: The path below the data location of the table.
         stats: Its metrics, as `widen.iceberg.file_metrics.FileMetrics` in JSON.
         partition: Its partition values; see `widen.iceberg.partitions.encode_partition`.
-        is_sorted: Whether its rows are in the sort order of the table.
     """
 
     path: str

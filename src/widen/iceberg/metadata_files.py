@@ -227,7 +227,6 @@ class Manifest:
     """A manifest of PyIceberg's whose entries are checked; PyIceberg's planner takes it for one of its own.
 
     Args:
-        fields: The number of its partition fields.
         dates: The columns whose bounds may be dates; see `promoted_dates`.
     """
 

@@ -88,7 +88,6 @@ class ColumnSource(
         is_evolved: Whether it is beside the column with the plain name.
         form: The text form of a column that holds all values of its field.
         role: The role of a column that does not hold a source field.
-        aliases: Other names of the source field in records.
     """
 
     source: str | list[str] | None = None

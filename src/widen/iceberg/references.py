@@ -46,7 +46,6 @@ class Reference:
 
     Args:
         kind: ``branch`` or ``tag``.
-        version: The id of its snapshot.
         keep_hours: How long the reference itself is kept; None for the default of the table, which is for ever.
     """
 

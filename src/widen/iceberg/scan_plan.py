@@ -92,7 +92,6 @@ class DeleteFile:
     """A delete file.
 
     Args:
-        kind: How it says which rows are deleted.
         partition: The partition that it applies to, as for `ScannedFile`; None for every partition.
         rows: The number of its rows, or of the rows that its vectors delete.
         data_file: The only data file that it applies to, if the manifest says so.
@@ -240,7 +239,6 @@ class ReplacedDeletes:
     """Manifests of delete files that apply to no file any more, and what is in them.
 
     Args:
-        manifests: The locations of the manifests.
         counts: The entries of a snapshot summary that count what is removed with them.
     """
 

@@ -418,7 +418,6 @@ def with_iceberg_ids(schema: StructType, numbered: iceberg_schema.Schema) -> Str
     """Return columns with the field ids that an Iceberg schema gives to columns of the same names.
 
     Args:
-        schema: The columns, in any order.
         numbered: An Iceberg schema that has all of them.
     """
     return _with_ids(schema, to_readable(numbered))

@@ -78,7 +78,6 @@ class ReadPoint:
 
     Args:
         metadata: The metadata of the table, with the schema to read in as the current one.
-        snapshot: The snapshot; None if the table has no snapshot yet.
     """
 
     metadata: TableMetadata
@@ -86,7 +85,6 @@ class ReadPoint:
 
     @property
     def schema(self) -> Schema:
-        """The schema to read in."""
         return self.metadata.schema()
 
 
@@ -418,7 +416,6 @@ def reasons_between(
 
     Args:
         old: The snapshot; None for the time before the first one.
-        new: The later snapshot; None for no snapshot.
     """
     line = [] if new is None else list(ancestors(metadata, new))
     ids = [each.snapshot_id for each in line]
@@ -434,11 +431,7 @@ FILE_COLUMNS = ("path", "partition", "rows", "size_bytes", "spec_id", "sequence"
 
 
 def list_snapshot_files(metadata: TableMetadata, io: FileIO, snapshot: Snapshot | None) -> Iterator[tuple[Any, ...]]:
-    """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``.
-
-    Args:
-        snapshot: The snapshot; None yields nothing.
-    """
+    """Yield the data files of a snapshot, with the values of `FILE_COLUMNS`; the partition is a text like ``day=5``."""
     for entry in live_entries(metadata, io, snapshot):
         file = entry.data_file
         partition = _partition_text(metadata, file)

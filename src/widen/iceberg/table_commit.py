@@ -320,12 +320,7 @@ def commit_metadata(
     change: Callable[[Transaction], object],
     has_changed: Callable[[TableMetadata], bool],
 ) -> Table:
-    """Change the metadata of a table in one commit without a snapshot, and return its newest version.
-
-    Args:
-        table: The version that the change was decided on.
-        change: Adds the change to a transaction.
-    """
+    """Change the metadata of a table in one commit without a snapshot, and return its newest version."""
     ensure_table_writable(name, table)
     with translate_catalog_errors(str(name)):
         transaction = table.transaction()
@@ -395,7 +390,6 @@ class IcebergTransaction:
     """A transaction that is not committed.
 
     Args:
-        branch: The branch of its snapshots; None for the main branch.
         snapshot_id: The id of the snapshot that it adds, once there is one.
     """
 

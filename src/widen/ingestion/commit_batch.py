@@ -93,7 +93,6 @@ class CommitGuard:
         return self.interval is not None and target.has_interval(self.interval)
 
     def prepare_draft(self, draft: TableDraft, plan: Plan) -> TableDraft:
-        """Return the draft that commits the batch."""
         return draft
 
 
@@ -539,7 +538,6 @@ class WrittenBatch:
         draft: The table as the plan changes it; the files are written under it.
         result: The files of the last pass, and what it observed; its counts are the counts of the batch.
         version: The version of the table that holds the batch; None as long as it is not committed.
-        quarantine: The records of the batch in the quarantine, if there are any.
         is_repeated: Whether the table had the batch already; then nothing was written.
         key_counts: What the batch did to the rows of its keys, for an ingestion by key.
     """

@@ -379,10 +379,6 @@ def _read(name: str) -> _PolicySource:
 def ensure_known(keys: Iterable[str], known: Collection[str], place: Callable[[str], str], valid: str = "") -> None:
     """Check the names of settings in a file.
 
-    Args:
-        place: Returns the place of a key for errors.
-        valid: Says which settings are known.
-
     Raises:
         InvalidConfig: a name is unknown.
     """
@@ -448,7 +444,6 @@ class CheckedOptions:
 
     Args:
         quarantine: The location of the quarantine; None for the default.
-        places: What the ingestion writes, by the name of the option.
     """
 
     reader: BatchReader
@@ -695,7 +690,6 @@ class Limit:
 
     Args:
         text: The limit as the caller wrote it.
-        count: The number; None if it is a share.
         share: The share of all records, from 0 to 1.
     """
 

@@ -130,7 +130,6 @@ class LoadEvent:
 
     @classmethod
     def of(cls, result: IngestResult, duration_ms: int) -> LoadEvent:
-        """Return the event of a result."""
         counts = (result.records, result.corrupt, result.quarantined, result.files, result.size_bytes)
         return cls(*counts, result.is_repeated, result.keys, duration_ms, result.plan.schema)
 
@@ -148,7 +147,6 @@ class FailureEvent:
 
     Args:
         code: The code of the error; of an error that is not one of Widen, its class.
-        message: What is wrong and where.
         duration_ms: How long the load took until it failed.
     """
 

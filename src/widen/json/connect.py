@@ -70,11 +70,7 @@ class ConnectReader:
         yield text
 
     def _read_payload(self, schema: bytes, payload: bytes, above: dict[str, JsonDocument]) -> list[bytes] | None:
-        """Return the record of a payload, if it has one; None if the text has to stay as it is.
-
-        Args:
-            above: The fields that the record has from the levels above.
-        """
+        """Return the record of a payload, if it has one; None if the text has to stay as it is."""
         convert = self._plan(schema)
         if convert is None:
             return None

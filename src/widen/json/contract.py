@@ -249,7 +249,6 @@ class OdcsContract:
     """A contract that was read.
 
     Args:
-        schema: The JSON Schema of a record.
         unchecked: What the document demands and a check of single records cannot hold them to, e.g. ``id: unique``.
     """
 

@@ -144,7 +144,6 @@ class Envelope:
     Args:
         name: The name as the caller wrote it.
         payload: The path to the envelope; a document that has nothing there is the envelope itself.
-        before: The field with the row before the change.
         after: That with the row after it.
         op: The path to the operation, within the envelope.
         upserts: The operations that write a row; empty for all others.

@@ -235,7 +235,6 @@ class FileFields:
     """The fields that records get from their file.
 
     Args:
-        has_folders: Whether the ``key=value`` folders become fields.
         loaded_at: The time of the load, in UTC as ISO 8601; None if neither it nor the path becomes a field.
     """
 

@@ -51,7 +51,6 @@ class FunctionReader:
         self._decode = decode
 
     def read(self, text: bytes) -> Iterator[bytes]:
-        """Yield the JSON of a message."""
         message = restore_message(text)
         try:
             plain = self._decode(message)

@@ -343,7 +343,6 @@ class _Waiting:
         self._file: BinaryIO | None = tempfile.TemporaryFile() if is_large else None  # noqa: SIM115
 
     def add_all(self, batches: Generator[_PathBatch, None, bytes]) -> bytes:
-        """Add batches, and return what their generator returns."""
         while True:
             try:
                 batch = next(batches)
@@ -385,8 +384,6 @@ class _Cursor:
     """A place in a text. Only a window of the text is in memory.
 
     Args:
-        data: The text, or its beginning.
-        read: Reads more of it; None if there is no more.
         limit: The maximum size of a value in memory.
     """
 

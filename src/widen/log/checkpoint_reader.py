@@ -456,11 +456,7 @@ _FORMS: Mapping[type, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class ParsedColumn:
-    """A typed copy of a column of a checkpoint.
-
-    Args:
-        convert: Computes the column from rows of the list of files.
-    """
+    """A typed copy of a column of a checkpoint."""
 
     field: pa.Field
     convert: Callable[[pa.RecordBatch], pa.Array]

@@ -463,9 +463,6 @@ def run_post_commit_hooks(
 def checkpoint_interval(size: int, commit_size: int) -> int:
     """Return the number of versions between two checkpoints; a property of the table can override it.
 
-    Args:
-        commit_size: The number of actions in a commit.
-
     Source: PROTOCOL.md#checkpoints; Delta Spark for the interval of small tables, 10.
     """
     if commit_size * SMALL_PART >= size:
@@ -594,11 +591,7 @@ may have slept in between."""
 
 
 def find_expired(store: LogStore, base: Snapshot | None) -> BaseExpired | TableAlreadyExists | None:
-    """Return why a change cannot be committed on a base; None if every commit since the base is there.
-
-    Args:
-        base: The version that the change is based on; None for version 0.
-    """
+    """Return why a change cannot be committed on a base; None if every commit since the base is there."""
     if base is None:
         return TableAlreadyExists(location=store.location) if list_log(store).newest >= 0 else None
     if _has_base(store, base):
@@ -620,7 +613,6 @@ def is_reachable(store: LogStore, base: Snapshot | None, version: int, *, if_unk
     nothing: another writer with an old base may have written it again.
 
     Args:
-        base: The version that the change is based on.
         if_unknown: What to return if the store fails: the version is written, so this must not look like a failed
             commit.
     """

@@ -218,11 +218,7 @@ def discard(store: LogStore, adds: Iterable[Add]) -> None:
 
 
 def discard_folder(store: LogStore, folder: str, but: Collection[str] = ()) -> None:
-    """Delete all files below a folder of a table; storage errors are ignored.
-
-    Args:
-        but: The paths in the table of files to keep.
-    """
+    """Delete all files below a folder of a table; storage errors are ignored."""
     assert folder, "it would be the whole table"
     with contextlib.suppress(StorageError):
         store.delete([entry.path for entry in store.list(folder) if entry.path not in but])

@@ -105,11 +105,7 @@ ReadSet.EVERYTHING = ReadSet(files=True)
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Our side: what it has read, and the actions it wants to commit.
-
-    Args:
-        table: The configuration of the version before.
-    """
+    """Our side: what it has read, and the actions it wants to commit."""
 
     table: TableConfiguration
     actions: tuple[Action, ...]

@@ -111,11 +111,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     """What a record file says about a segment.
 
     Args:
-        first: The key of its first file.
-        last: The key of its last file.
         newest_ms: The newest time of modification of its loaded files; 0 if all files are bad.
-        version: The version of its newest load.
-        loaded_ms: The time of that load.
         crc32: The checksum of the file; None in older records.
     """
 
@@ -331,7 +327,6 @@ class LoadedFiles:
 
     Args:
         segments: The segments; the rows of other loads are ``held``.
-        counts: Tells which loads count; None if all do.
         audits: When sources were last listed as a whole.
     """
 

@@ -60,7 +60,6 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True):
     """A record that a restore has replaced. The table may be restored to a version that needs it.
 
     Args:
-        head: Its newest record file.
         version: The version of a Delta table that no longer has it.
         versions: The loads of an Iceberg table that only it has.
     """
@@ -139,11 +138,7 @@ class RecordFolder:
         return (*self._read_older(record), *(to_loads(pa.concat_tables(rows)) if rows else ()), *record.loads)
 
     def open_loads(self, head: str, counts: RowFilter | None = None) -> LoadedFiles:
-        """Return which files a record file and its segments have, without reading the segments.
-
-        Args:
-            counts: Tells which loads count; None if all do.
-        """
+        """Return which files a record file and its segments have, without reading the segments."""
         record = self._read_head(head)
         segments = [segment for segment in record.segments if not isinstance(segment, str)]
         loads = (*self._read_older(record), *record.loads)
@@ -235,7 +230,6 @@ class RecordFolder:
         return SegmentFile(self._read_file(segment), partial(_corrupt_segment, self.file(segment.name)))
 
     def read_rows(self, segment: Segment | str) -> pa.Table:
-        """Return the rows of a segment."""
         if isinstance(segment, str):
             return to_rows(self._read_head(segment).loads, int(segment.split(".")[1]) - _OLD_NUMBERS)
         try:
@@ -492,7 +486,6 @@ def write_record(folder: RecordFolder, head: str | None, load: Load, version: in
 
     Args:
         head: The newest record file; None if there is no record file.
-        version: A number that grows with each commit to the table.
     """
     return put_record(folder, version, _with_load(folder, head, load, version, staged), staged)
 
@@ -513,11 +506,7 @@ def _with_load(folder: RecordFolder, head: str | None, load: Load, version: int,
 
 
 def put_record(folder: RecordFolder, version: int, record: Record, staged: StagedFiles) -> int:
-    """Write a record file under a name that no other writer uses, and return the number that names it.
-
-    Args:
-        version: A number that grows with each commit to the table.
-    """
+    """Write a record file under a name that no other writer uses, and return the number that names it."""
     return _put(folder, version, record_file, encode_record(record), staged)
 
 

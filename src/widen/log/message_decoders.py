@@ -163,9 +163,6 @@ _CHECK = "Check the address, the user and the password, and that the schema regi
 def find_function(option: str, name: str) -> Decoder:
     """Return a function.
 
-    Args:
-        name: ``module:function``.
-
     Raises:
         InvalidOption: it cannot be imported.
     """

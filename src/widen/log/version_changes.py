@@ -26,9 +26,7 @@ class VersionChanges:
     """The changes of one version.
 
     Args:
-        metadata: The new metadata, if the version changed it.
         change_files: The change data files. If there are any, they hold all row changes of the version.
-        protocol: The new protocol, if the version changed it.
         changed_no_row: Whether it is a merge that only wrote files again, with the rows that they had.
     """
 

@@ -62,9 +62,6 @@ def check_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def ensure_argument_types(function: Callable[..., object], arguments: Mapping[str, object]) -> None:
     """Check some arguments of a function before it is called.
 
-    Args:
-        arguments: The arguments by name; others of the function may be missing.
-
     Raises:
         InvalidOption: as in `check_arguments`.
     """

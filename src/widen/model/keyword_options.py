@@ -30,7 +30,6 @@ class Option:
     """The declaration of an argument.
 
     Args:
-        about: What it does.
         default: What a function gets without it.
         choices: Its values, where these are few.
         flag: Its name on the command line, where that is not the name of the argument.

@@ -269,11 +269,7 @@ _DOTTED_I = re.compile("i\u0307+")
 
 
 def compact_sql(data_type: DataType, spell: Callable[[str], str] = quote_name) -> str:
-    """Return a type in Spark SQL without spaces, comments and NOT NULL.
-
-    Args:
-        spell: Returns the name of a field as it is written.
-    """
+    """Return a type in Spark SQL without spaces, comments and NOT NULL."""
     match data_type:
         case StructType(items):
             return f"struct<{','.join(f'{spell(item.name)}:{compact_sql(item.type, spell)}' for item in items)}>"

@@ -37,7 +37,6 @@ class AvroRecords:
     """The records of a file.
 
     Args:
-        file: The file, from its beginning.
         truncates: Whether the load cuts the digits after the microseconds.
     """
 

@@ -25,7 +25,6 @@ class ColumnRange:
     """What the unfiltered rows say of one column.
 
     Args:
-        rows: How many values it has, with nulls.
         nan: How many are NaN, which some clients order above every number, and others nowhere.
         low: The smallest value, and how often it is there; None without a value.
         high: The greatest value likewise.

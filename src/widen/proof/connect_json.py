@@ -48,7 +48,6 @@ class ConnectJson:
         self._cuts = dialect.nanos != "text"
 
     def plain_texts(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Return texts in plain JSON."""
         return [plain for text in texts for plain in self.read(text)]
 
     def read(self, text: bytes) -> Iterator[bytes]:

@@ -118,11 +118,7 @@ def _age(deletion: Deletion) -> tuple[Decimal, bytes]:
 
 
 def read_deletions(listing: DeletionListing | None, limit: int | None = KEY_LIST_BYTES) -> Iterator[Deletion] | None:
-    """Return the deletions in a list, where a key may occur more than once; None if its files are too large.
-
-    Args:
-        listing: None for a table that has deleted no key.
-    """
+    """Return the deletions in a list, where a key may occur more than once; None if its files are too large."""
     files = {} if listing is None else listing.files()
     if limit is not None and sum(files.values()) > limit:
         return None

@@ -225,11 +225,7 @@ def fields_of_columns(schema: StructType) -> list[str]:
 
 
 class ChangeStreamReader:
-    """Reads the events of a change stream.
-
-    Args:
-        columns: The fields that the table has columns for.
-    """
+    """Reads the events of a change stream."""
 
     def __init__(self, envelope: Envelope, scan: Scan, columns: Sequence[str]) -> None:
         self._envelope, self._scan, self._columns = envelope, scan, columns

@@ -75,12 +75,10 @@ class ValueCounts:
     converted: int = 0
 
     def add(self, *, is_exact: bool) -> None:
-        """Count a value."""
         self.values += 1
         self.converted += not is_exact
 
     def merge(self, other: ValueCounts) -> None:
-        """Add the counts of other values."""
         self.values += other.values
         self.converted += other.converted
 

@@ -26,7 +26,6 @@ class ProofFile(NamedTuple):
     """A file with records.
 
     Args:
-        size: Size in bytes.
         is_whole: Whether one task reads the whole file, in any form; else it has a record on each line.
         csv: How its rows are written; None for JSON.
     """
@@ -42,7 +41,6 @@ class FileTasks:
     """Files, and how many tasks should read them.
 
     Args:
-        files: The files.
         count: Number of tasks that are worth their start.
         is_local: Whether this process reads them faster than a Spark job.
     """

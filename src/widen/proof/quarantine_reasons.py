@@ -32,7 +32,6 @@ class QuarantineReasons:
     """Judges the quarantined records of a load that came as texts. Picklable.
 
     Args:
-        schema: The schema of the table after the load.
         policy: The policy, which names the columns that take all values of their fields or none.
         conditions: The conditions on every row, in Spark SQL.
         has_key: Returns whether a record and the form of its row have a key and an order; None for a load that only

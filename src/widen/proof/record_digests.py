@@ -65,7 +65,6 @@ class ProofColumn:
     """A `SourceColumn` as the native readers take it; see ``kernel/proof/src/plan.rs``.
 
     Args:
-        record: The fields of a record.
         entries: The values of a map, as the only field.
         stands_alone: Whether no other column of the field may hold a value of this one.
     """
@@ -299,7 +298,6 @@ class SourceDigester:
         return self._make_encoder()
 
     def add_lines(self, block: bytes, file_values: FileValues = ()) -> None:
-        """Add the records on lines."""
         if self._path is not None or self._typed is not None:
             self.add_texts(block.splitlines(), file_values)
             return
@@ -489,7 +487,6 @@ class RowDigester:
         self._sum.add(self._encoder.encode(rows))
 
     def add_encoded(self, row: EncodedRecord) -> None:
-        """Add a row that is encoded."""
         self._sum.add([row])
 
     def sum(self) -> DigestSum:

@@ -74,11 +74,7 @@ class Encoded(NamedTuple):
 
 
 class RowEncoder:
-    """Encodes the rows of one table.
-
-    Args:
-        schema: Schema of the table; the rows have its columns in its order.
-    """
+    """Encodes the rows of one table."""
 
     def __init__(self, schema: StructType, policy: Policy, layout: RecordLayout) -> None:
         self._fields, self._layout = source_columns_by_key(schema, policy), layout
@@ -140,11 +136,7 @@ class RowEncoder:
     def _field(
         self, columns: FieldColumns, arrays: Sequence[pa.Array], order: KeyOrder, rule: ProofRule | None
     ) -> Encoded | None:
-        """Return the value of a field in each row, or None if all its columns are null.
-
-        Args:
-            rule: The rule of the field, to check which columns have its value; None not to check it.
-        """
+        """Return the value of a field in each row, or None if all its columns are null."""
         present = [column for column in columns if arrays[column.position].null_count < len(arrays[column.position])]
         # Columns that are null in every row of the batch are the rule in a table that has evolved; they cost nothing
         # here.

@@ -64,7 +64,6 @@ class RowReader:
     """Reads the rows of one table.
 
     Args:
-        schema: Schema of the table; the rows have its columns in its order.
         checks_places: Whether each column of a field must hold a value that it can hold. Rows of older versions need
             not: a column is null in the rows that were there before it.
     """
@@ -78,7 +77,6 @@ class RowReader:
         self._rescued, self._corrupt = positions.get(RESCUED), positions.get(CORRUPT)
 
     def forms(self, rows: pa.StructArray) -> list[Form]:
-        """Return the form of each row."""
         arrays = rows.flatten()
         forms = _read_records(self._fields, arrays, len(rows), self._rule, self._unchecked)
         for row, text in _present_texts(arrays, self._rescued):
@@ -421,7 +419,6 @@ def is_consistent(first: Any, other: Any, *, rounds: bool = False, spelling: Tim
 
     Args:
         rounds: Whether one of them may hold the double that is nearest to the number in the other.
-        spelling: Which spellings of times one of them may hold as text.
     """
     first, other = (unmarked(each) if isinstance(each, Ext) else each for each in (first, other))
     if first is None or other is None:

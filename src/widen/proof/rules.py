@@ -462,7 +462,6 @@ class SourceColumn:
         name: Name of the column in its struct.
         dim: Number of arrays around the leaf type.
         type_name: Name of the leaf type; ``decimal``, `RECORD` or `MAP` for types with parameters.
-        fields: The columns of each key, for records.
         value: The column of the values, for maps.
         epoch_unit: The unit of integers, for timestamps, if the policy names one.
         has_epochs: Whether integers stand in this timestamp column alone: it is fixed, or its field is pinned to this

@@ -34,7 +34,6 @@ class TypedJson:
         self._types = {name: (word, field) for name, word, field in dialect.kinds}
 
     def plain_texts(self, texts: Sequence[bytes]) -> list[bytes]:
-        """Return texts in plain JSON."""
         return [plain for text in texts for plain in self.read(text)]
 
     def read(self, text: bytes) -> Iterator[bytes]:

@@ -23,12 +23,7 @@ from widen.protocol.partition_values import UNKNOWN, Scalar
 
 @dataclass(frozen=True)
 class FileSelection:
-    """The files of a table that may have rows that match a predicate.
-
-    Args:
-        schema: The schema of the table, with logical names.
-        partition_by: The logical names of the partition columns.
-    """
+    """The files of a table that may have rows that match a predicate."""
 
     predicate: Predicate
     schema: StructType
@@ -38,7 +33,6 @@ class FileSelection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether no file can be skipped."""
         return isinstance(self.predicate, UnknownPredicate)
 
     @cached_property
@@ -182,8 +176,6 @@ class Compare:
     """The comparison of a column with a constant.
 
     Args:
-        path: The path of the column, spelled as in the schema.
-        operator: A key of `NEGATED`.
         value: The constant, a value of the type; see `widen.protocol.comparison`.
     """
 

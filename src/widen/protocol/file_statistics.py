@@ -384,7 +384,6 @@ def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any
     """Return the statistics of a file with changed bounds of some columns; the same text if no bound changes.
 
     Args:
-        text: The statistics in the log, or None.
         change: Returns the new bound for an old one: a number, or whatever else the log has there.
     """
     value, is_changed = _decode(text), False

@@ -61,11 +61,7 @@ def move_to_commit_info(actions: Sequence[Action]) -> tuple[list[Action], Commit
 
 
 def stored_leaves(schema: StructType, partition_keys: Iterable[str] = ()) -> list[Path]:
-    """Return the leaves that the files of a table have, by physical path, in their order.
-
-    Args:
-        schema: The schema of the table, with physical names.
-    """
+    """Return the leaves that the files of a table have, by physical path, in their order."""
     keys = set(partition_keys)
     return [path for path, _ in leaves(without_void(schema)) if path[0] not in keys]
 

@@ -55,8 +55,6 @@ class Feature:
         requires: The features that must be supported with it.
         joins_tables: Whether a new column of the type adds it to an existing table, as Delta Spark does.
         stops_writers: Whether a concurrent write, made without knowing the feature, may violate its rules.
-        reads: Whether this version reads tables with the feature.
-        writes: Whether this version writes tables with the feature.
     """
 
     name: str

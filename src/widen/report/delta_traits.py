@@ -164,7 +164,6 @@ class _FileTraits:
 
     @cached_property
     def texts(self) -> StatisticsTexts:
-        """The statistics of the files."""
         return StatisticsTexts(self.files, self.snapshot.configuration.physical_schema)
 
     def may_have(self, trait: Trait) -> bool:

@@ -267,7 +267,6 @@ def predictions_table(predictions: Iterable[Prediction]) -> RenderableType:
 
 
 def _readers_table(rows: Iterable[ReaderRow]) -> RenderableType:
-    """Return the table of what readers do."""
     shown = table_of("reader", "version", "", "because of")
     for title, version, outcome, text, reasons in rows:
         shown.add_row(title, version, Text(text, _OUTCOMES[outcome]), Text("\n".join(reasons)))

@@ -81,7 +81,6 @@ class ColumnPlan:
     """One column that values of a field go to.
 
     Args:
-        name: Its name in its struct.
         takes: The kinds of scalars that go to it, and `ARRAY` and `RECORD`.
         decides: The kinds whose every value it must hold; else the kernel refuses the record.
         item_takes: The kinds of the scalars in arrays and maps.
@@ -101,7 +100,6 @@ class FieldPlan:
     """One field of a record.
 
     Args:
-        take: The value of the `FieldRule`.
         bound: Integers from this magnitude on are refused.
         is_required: Whether null and a missing key are refused.
         routes_items: Whether each array goes to all columns that take the kind of its items.
@@ -172,11 +170,6 @@ class NativeDecoder:
         self._positions: list[RecordPosition] = []
 
     def add(self, texts: Sequence[bytes], complete: Sequence[bytes], positions: Sequence[RecordPosition]) -> None:
-        """Add texts.
-
-        Args:
-            complete: The same texts with the fields of their files.
-        """
         self._texts.extend(texts)
         self._complete_texts.extend(complete)
         self._positions.extend(positions)

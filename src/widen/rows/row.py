@@ -75,9 +75,6 @@ def to_row(route: RecordRoute, record: dict[str, JsonDocument]) -> Row:
     A key without a column, and a value that no column of its field can hold, is left out; the plan makes sure that this
     does not occur. Null and a missing key are the same in a table.
 
-    Args:
-        record: The record, with numbers as tokens.
-
     Source: docs/evolution-rules.md#u14
     """
     row: Row = {}
@@ -168,9 +165,6 @@ def rescue(route: RecordRoute, record: dict[str, JsonDocument]) -> str | None:
     stood. Null, ``[]`` and ``{}`` are also values: a column of the field holds a null, an array column of enough levels
     ``[]``, and a column of records or maps ``{}``.
 
-    Args:
-        record: The record, with numbers as tokens.
-
     Source: docs/evolution-rules.md#d7, #d10
     """
     unstored = _unstored_fields(route, record)
@@ -198,7 +192,6 @@ def is_fully_stored(slots: tuple[ColumnSlot, ...], value: JsonDocument, dim: int
     """Return whether columns hold all of a value, each part in at least one of them, also null, ``[]`` and ``{}``.
 
     Args:
-        value: The value, with numbers as tokens.
         dim: Number of arrays around the value.
     """
     deep = tuple(slot for slot in slots if slot.dim >= dim)
@@ -248,11 +241,7 @@ class FixedColumnViolation:
         return self.reason()
 
     def reason(self, samples: Samples = Samples.MASKED) -> str:
-        """Return why the record is quarantined.
-
-        Args:
-            samples: How to show its value.
-        """
+        """Return why the record is quarantined."""
         path = format_path(self.source)
         if self.value is None:
             return f"{path} is null, and column {self.slot.name} is {self.guard.reason}"

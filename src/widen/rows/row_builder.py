@@ -113,7 +113,6 @@ class OriginColumn:
     Args:
         is_for_all: Whether every row has it; else only quarantined records, and rows that no partition holds or that
             break a rule.
-        partition_by: The partition columns of strings.
         rules: The conditions on rows, which are evaluated on columns.
     """
 
@@ -710,11 +709,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def find_key_orders(texts: Sequence[bytes]) -> dict[SourcePath, list[str]]:
-    """Return the keys of the records at each path, in the order that texts have them.
-
-    Args:
-        texts: Texts of records; others do not count.
-    """
+    """Return the keys of the records at each path, in the order that texts have them."""
     orders: dict[SourcePath, list[str]] = {(): []}
     for text in texts[:: max(1, len(texts) // MAX_ORDERED_TEXTS)]:
         try:

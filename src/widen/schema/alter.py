@@ -453,9 +453,6 @@ def assign_column_ids(
 ) -> tuple[StructType, dict[str, str]]:
     """Assign ids and physical names to fields without one.
 
-    Args:
-        name: The physical name for a field.
-
     Returns:
         The schema with ids, and the properties with the highest id.
     """

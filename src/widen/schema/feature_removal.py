@@ -290,9 +290,6 @@ def without_intent(state: TableState) -> MetadataChange | None:
 def without_type_changes(state: TableState, operation: str) -> MetadataChange | None:
     """Return the commit that removes the type history from the schema; None without a type history.
 
-    Args:
-        state: A version whose files all have the current types.
-
     Source: PROTOCOL.md#writer-requirements-for-type-widening
     """
     if not has_type_changes(state.schema):
@@ -419,9 +416,6 @@ class HandoverPlan:
 
 def plan_handover(state: TableState, client: str, *, appends: bool) -> HandoverPlan:
     """Return what to do so that a client reads a table.
-
-    Args:
-        appends: Whether the client must also append.
 
     Raises:
         InvalidOption: the client is unknown, or the table has a feature that it does not read or, with ``appends``,

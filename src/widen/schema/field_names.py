@@ -115,7 +115,6 @@ class FieldNames:
 
         Args:
             use: Grows by how the names are used.
-            above: The path of the record.
         """
         unknown = [key for key in keys if key not in self.below]
         if not unknown:
@@ -138,7 +137,6 @@ class FieldNames:
 
         Args:
             use: Grows by how the names are used.
-            above: The path of the record.
         """
         matched = self.match(record, use, above)
         changed: dict[str, Any] = {}

@@ -261,11 +261,7 @@ SchemaChangeOptions.NONE = SchemaChangeOptions()
 
 @dataclass(frozen=True, slots=True)
 class CastValues:
-    """A cast of the values of a column, which fails for values that the new type cannot hold.
-
-    Args:
-        path: The column, spelled as in the table.
-    """
+    """A cast of the values of a column, which fails for values that the new type cannot hold."""
 
     path: Path
     old: DataType

@@ -343,9 +343,6 @@ def restore_sources(schema: StructType, earlier: StructType) -> StructType:
     """Return columns that have lost their sources with those that columns of the same names had.
 
     A client that writes a whole new schema keeps the names of columns, but not their metadata.
-
-    Args:
-        earlier: The columns when they had their sources.
     """
     before = dict(fields(earlier))
 
@@ -402,7 +399,6 @@ class NameAllocator:
         self._used = {similarity_key(name) for name in used}
 
     def is_free(self, name: str) -> bool:
-        """Return whether a name is free."""
         return similarity_key(name) not in self._used
 
     def take(self, base: str) -> str:

@@ -390,9 +390,6 @@ def restore_actions(
 
     Features that were added later stay supported. Numbers that must only grow (column ids, identity values), the
     protection of checkpoints, and the metadata domains of other writers stay as well.
-
-    Args:
-        then: The version to restore.
     """
     protocol = merge_protocols(now.protocol, then.protocol)
     metadata = msgspec.structs.replace(
@@ -494,7 +491,6 @@ def advance_identities(table: TableConfiguration, names: Collection[str], adds: 
     """Return the metadata after rows with generated identity values are written.
 
     Args:
-        names: The identity columns with generated values.
         adds: The new files, with statistics of these columns.
 
     Source: PROTOCOL.md#identity-columns
@@ -508,9 +504,6 @@ def advance_identities(table: TableConfiguration, names: Collection[str], adds: 
 
 def with_used_values(table: TableConfiguration, values: Mapping[str, Collection[int]]) -> Metadata:
     """Return the metadata after identity values were used.
-
-    Args:
-        values: The values, or their bounds, by the name of the identity column.
 
     Source: PROTOCOL.md#identity-columns
     """

@@ -32,11 +32,7 @@ else:
 
 @dataclass(frozen=True)
 class TableState(TableConfiguration):
-    """The version of a table that a command is planned against.
-
-    Args:
-        clustered_by: The physical paths of its clustering columns.
-    """
+    """The version of a table that a command is planned against."""
 
     version: int
     clustered_by: tuple[Path, ...] = ()
@@ -284,7 +280,6 @@ class _ReferenceResolver:
         self._schema = schema
 
     def resolve(self, node: Any) -> Iterator[Path]:
-        """Yield the paths that a node references."""
         path, others = self._value(node)
         yield from others
         if path is not None:

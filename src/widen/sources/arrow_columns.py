@@ -43,7 +43,6 @@ class ColumnRules:
 
     Args:
         drops_nan: Whether NaN is null.
-        nanos: What becomes of nanoseconds.
         integral_doubles: What becomes of floats that are integers in the whole of their file.
         keeps_nanos: Whether nanoseconds stay, though no table holds them.
     """

@@ -90,8 +90,6 @@ class ConvertedFile(msgspec.Struct, frozen=True, kw_only=True):
     """Some records of a source file, in a Parquet file of this process.
 
     Args:
-        source: The URI of the source file.
-        path: The path of the source file, for errors.
         numbers: The path of a file with the number of each record in the source file, from 0, in 8 bytes each; empty if
             the records are all of the source file, in its order.
     """
@@ -133,7 +131,6 @@ def convert_files(source: SourceFiles, fields: FileFields, rules: ColumnRules = 
     """Write the records of files to Parquet files.
 
     Args:
-        fields: The fields that records get from their files.
         rules: What becomes of values that a table holds in one of several ways.
     """
     folder = mkdtemp(prefix="widen-source-")

@@ -36,7 +36,6 @@ class CsvDialects:
     """How the files of a source are written.
 
     Args:
-        default: The dialect of the options.
         others: The dialects of files that are written otherwise, by their URIs.
     """
 
@@ -48,7 +47,6 @@ class CsvDialects:
         return self.others.get(uri, self.default)
 
     def group(self, files: Sequence[_T], uri_of: Callable[[_T], str]) -> Iterator[tuple[CsvDialect, list[_T]]]:
-        """Yield each dialect with the files in it."""
         found: dict[CsvDialect, list[_T]] = {}
         for file in files:
             found.setdefault(self.of(uri_of(file)), []).append(file)

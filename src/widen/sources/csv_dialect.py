@@ -219,7 +219,6 @@ class RowStyle:
     """How the rows of a file look.
 
     Args:
-        width: Number of fields.
         kinds: How the values of each column begin; see `_kind`.
     """
 
@@ -736,7 +735,6 @@ class FieldGroup:
     """Adjacent records of one file as columns of texts.
 
     Args:
-        file: URI of the file.
         part: The byte where the split of a large file begins.
         columns: The texts of each field; null for a missing value.
         lines: The line of each record in the file, or in its part.

@@ -125,7 +125,6 @@ class Arrivals:
     """The objects below some folders that the messages of a queue name, until these are acknowledged.
 
     Args:
-        folders: URLs of folders.
         max_messages: The maximum number of messages to receive.
     """
 

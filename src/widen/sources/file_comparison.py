@@ -259,7 +259,6 @@ class ComparedFiles:
         return tuple(file for file, is_kept in zip(files, kept, strict=True) if is_kept)
 
     def finish(self) -> FileComparison:
-        """Return how all files compare."""
         newest_ms = self.loaded.may_be_newest_ms
         oldest_ms = min((pc.min(each["modified_ms"]).as_py() for each in self._new if each.num_rows), default=newest_ms)
         late = NO_FILES

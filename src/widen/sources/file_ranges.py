@@ -499,7 +499,6 @@ def read_lines(
 
     Args:
         end: The byte after the range.
-        block_bytes: Number of bytes that are read at once.
     """
     for data in read_line_blocks(file, start, end, block_bytes, limit=limit, path=path):
         yield data.splitlines()
@@ -518,7 +517,6 @@ def read_line_blocks(
 
     Args:
         end: The byte after the range.
-        block_bytes: Number of bytes that are read at once.
     """
     offset = 0
     if start:
@@ -645,10 +643,8 @@ class TextGroup:
     """Adjacent texts of one file.
 
     Args:
-        file: URI of the file.
         part: The byte where the split of a large file begins.
         is_whole: Whether each text is a whole file or one record.
-        lines: The line of each text in the file; None if the texts are all the lines of the file.
         reasons: Why each text is not a record; None if they have to be parsed.
     """
 

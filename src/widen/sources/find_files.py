@@ -73,7 +73,6 @@ class ListingOptions:
 
     Args:
         may_be_empty: Whether a source may have no files, or only empty ones.
-        keep: Tells which of the files to return; None for all.
         find_last: Finds the path after whose name a folder is listed; None to list everything.
         named: The URLs of objects to look at one by one, instead of a listing.
     """
@@ -232,7 +231,6 @@ class _ChosenFiles:
     """The files of a listing that are of the requested format, or of the one format that their names show.
 
     Args:
-        format: The requested format; None to infer it from the names.
         keep: Tells which files of the format to keep.
     """
 
@@ -258,7 +256,6 @@ class _ChosenFiles:
         return files if self._keep is None else files.filter(self._keep(files))
 
     def finish(self, paths: Sequence[str]) -> tuple[list[SourceFile], list[str], FileFormat | None]:
-        """Return the files to read and the paths of others, by path, and the format."""
         if self._format is None and len(self._first) > 1:
             named = sorted((found.value, path) for found, path in self._first.items())
             names = " and ".join(f"{found} ({path})" for found, path in named)
@@ -347,7 +344,6 @@ class LocalWalk:
     Links to folders are followed once.
 
     Args:
-        places: Files and folders.
         drops_links: Whether a file that a link or another path names as well is listed once, with its own path.
         after: Of a folder, only names after this one are listed, and folders that can have some. Names are compared as
             object stores do: ``day=1/x`` comes before ``day=2``.

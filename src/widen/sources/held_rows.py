@@ -39,7 +39,6 @@ class RowsInMemory:
     Args:
         schema: The columns in the types that Parquet sources have.
         batches: The rows as they came.
-        values: How many values each column has, by name; None if it is not known.
         to_rows: Returns rows in the types of the schema.
     """
 

@@ -70,11 +70,7 @@ _FEW_CHUNKS, _HEAD_CHUNKS, _PARALLEL_CHECKS = 50, 5_000, 8
 
 @dataclass(frozen=True)
 class JsonFiles:
-    """JSON files. The beginnings of large files are read once, to detect their forms.
-
-    Args:
-        path: Where large documents have their records.
-    """
+    """JSON files. The beginnings of large files are read once, to detect their forms."""
 
     spark: Session
     source: SourceFiles
@@ -160,7 +156,6 @@ def read_json_by_spark(
     """Return the raw batch of JSON files; Spark reads the large ones.
 
     Args:
-        path: Where large documents have their records.
         finds: Whether these may be found here; otherwise documents have to be small or on lines.
 
     Raises:

@@ -64,7 +64,6 @@ class FileFormat(str, Enum):
 
     @property
     def is_typed(self) -> bool:
-        """Whether the files have types."""
         return self in (FileFormat.PARQUET, FileFormat.AVRO, FileFormat.ORC, FileFormat.XLSX)
 
 
@@ -310,11 +309,7 @@ def list_source_files(files: DataFrame) -> DataFrame:
 
 
 def to_source_files(files: DataFrame) -> list[SourceFile]:
-    """Return a list of files as values, sorted by name.
-
-    Args:
-        files: The columns of `list_source_files`.
-    """
+    """Return a list of files as values, sorted by name."""
     rows = zip(*(column.to_pylist() for column in files.toArrow().columns), strict=True)
     return sorted((SourceFile(*row) for row in rows), key=lambda file: file.path)
 

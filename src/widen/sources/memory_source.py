@@ -72,7 +72,6 @@ class StagedSource:
     """Data in memory, in files of this process.
 
     Args:
-        name: The name of the source in errors.
         rows: Files with rows that have types.
         texts: Files with JSON texts.
         stream: The file with what standard input had; None for other data.
@@ -96,7 +95,6 @@ class HeldSource:
     """Typed data that is whole in memory, and stays there unless something needs files.
 
     Args:
-        name: The name of the source in errors.
         stage: Writes the records to files, once.
     """
 

@@ -41,11 +41,7 @@ class _Kind(str, Enum):
 
 
 def read_dicts(records: Iterable[Any], name: str) -> Iterable[pa.RecordBatch]:
-    """Yield records as batches with one kind of values in each column.
-
-    Args:
-        records: Mappings from the names of fields to their values.
-    """
+    """Yield records as batches with one kind of values in each column."""
     return _with_types(_read_dicts(records, name), name)
 
 

@@ -227,7 +227,6 @@ class LocalSession:
     Args:
         start: Starts Spark, given the reason.
         source_bytes: The size of the source, once it is known.
-        started: The Spark session, once something has needed one.
         reason: Why it did.
         prepare: Returns the session to use for one that has started.
     """
@@ -410,11 +409,7 @@ class WorkerPool:
         self._end = finalize(self, _end_workers, self._workers)
 
     def run(self, tasks: Sequence[LocalTask], count: int) -> list[pa.Table]:
-        """Return the results of tasks in their order.
-
-        Args:
-            count: The number of processes, with this one.
-        """
+        """Return the results of tasks in their order."""
         self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
         # Most tasks have the functions of others, whose code is the larger part of what they need.
         codes = {each: pickle.dumps(partial(_chain, each)) for each in {task.functions for task in tasks}}

@@ -57,9 +57,6 @@ def ensure_deterministic_condition(rows: DataFrame, condition: Expression) -> No
 
     A DML command evaluates its condition more than once; if the results differed, rows could be lost or duplicated.
 
-    Args:
-        rows: A DataFrame with the columns that the condition may use.
-
     Source: Delta Lake: DELTA_NON_DETERMINISTIC_FUNCTION_NOT_SUPPORTED.
     """
     # Spark accepts only deterministic conditions in joins. The join is analysed but never runs.

@@ -129,7 +129,6 @@ def run_statement(
 
     Args:
         spark: The session for catalog names and scans; by default the active one, else a local one, if one is needed.
-        catalog: The Iceberg catalog for the names that it has.
     """
     tables = None if catalog is None else IcebergCatalog(catalog)
     if isinstance(statement, Query):

@@ -426,7 +426,6 @@ class TokenReader:
     """A position in the tokens of a statement, or of a part of one.
 
     Args:
-        tokens: The tokens of the part; by default all of the statement.
         end: The position where the part ends; by default the end of the statement.
     """
 
@@ -471,14 +470,12 @@ class TokenReader:
                 raise self.refuse(f"expected {' '.join(words[number:])}{other}")
 
     def next(self) -> Token:
-        """Read a token."""
         if self.is_done:
             raise self.refuse("the statement ends too early")
         self._at += 1
         return self._tokens[self._at - 1]
 
     def name(self) -> str:
-        """Read a name."""
         if not self.token.is_name:
             raise self.refuse(f"expected a name, not {self.token.text!r}")
         return self.next().text
@@ -579,11 +576,7 @@ def table_qualifiers(parts: tuple[str, ...], alias: str = "") -> dict[tuple[str,
 
 
 def replace_qualifiers(text: str, qualifiers: Mapping[tuple[str, ...], str]) -> str:
-    """Return an expression with the names of tables replaced where they qualify columns.
-
-    Args:
-        qualifiers: What replaces each name, as from `table_qualifiers`.
-    """
+    """Return an expression with the names of tables replaced where they qualify columns."""
     tokens, changed, at = tokenize(text), "", 0
     for index, token in enumerate(tokens):
         if index and tokens[index - 1].word == ".":

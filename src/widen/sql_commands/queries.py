@@ -69,7 +69,6 @@ class _Reference:
         end: The position after its last one, the version included.
         changes: The texts of the first and the last version of its changes, if these are read.
         alias: The alias to add, because the query has no alias.
-        is_iceberg: Whether it is a table of the Iceberg catalog.
     """
 
     start: int
@@ -88,7 +87,6 @@ class QueryRunner:
     """Runs queries in a session.
 
     Args:
-        session: The session that was given, if any.
         reason: Why Spark is needed.
         options: Settings and credentials of the stores of the tables.
         catalog: The Iceberg catalog that is asked for a name before the session's catalog.

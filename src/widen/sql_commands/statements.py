@@ -355,11 +355,7 @@ class Insert(TableStatement):
 
 @dataclass(frozen=True, slots=True)
 class Update(TableStatement):
-    """Update rows.
-
-    Args:
-        where: The condition; None for all rows.
-    """
+    """Update rows."""
 
     assignments: Mapping[str, str]
     where: str | None = None
@@ -367,11 +363,7 @@ class Update(TableStatement):
 
 @dataclass(frozen=True, slots=True)
 class Delete(TableStatement):
-    """Delete rows.
-
-    Args:
-        where: The condition; None for all rows.
-    """
+    """Delete rows."""
 
     where: str | None = None
 

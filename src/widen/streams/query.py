@@ -185,7 +185,6 @@ def start_stream(
     """Start a stream.
 
     Args:
-        rows: Streaming rows.
         work: Writes an interval. With Spark Connect it runs on the server and must be picklable.
         checkpoint: The location of the progress of this stream; no other stream may use it.
         once: Whether the stream ends after it has ingested everything that is available now.
@@ -258,7 +257,6 @@ class _LocalQuery:
                 self._failure = error
 
     def _run_interval(self, listed: Sequence[FileTable] | None) -> bool:
-        """Write an interval, and return whether there was one."""
         progress = self._progress
 
         def find_new(at: int) -> list[SourceFile]:

@@ -426,9 +426,6 @@ def add_files_again(store: LogStore, operation: str, choose: Callable[[Snapshot]
 
     After a conflicting commit, the files are chosen again: adding a file that was removed meanwhile would bring back
     its rows.
-
-    Args:
-        choose: Returns the next files of a version as they are to be added.
     """
     batch, conflicts = 0, 0
     while True:

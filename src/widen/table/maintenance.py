@@ -363,9 +363,6 @@ def _ensure_not_after(now: Snapshot, timestamp: datetime | str) -> None:
 def plan_restore(now: Snapshot, then: Snapshot) -> RestorePlan | None:
     """Return the plan to restore a version, or None if it is the newest version.
 
-    Args:
-        then: The version to restore.
-
     Raises:
         FileMissing: files of that version no longer exist; the error names some.
 

@@ -78,8 +78,6 @@ class DeltaVersionRange(VersionRange):
     """The changes of rows in versions of a Delta table.
 
     Args:
-        before: The version before the first one.
-        newest: The last version.
         is_growth: Whether all rows can be read in the schema of the last version.
     """
 

@@ -153,12 +153,10 @@ class _Version:
 
     @property
     def snapshot_id(self) -> int | None:
-        """The id of the snapshot."""
         return self.point.snapshot.snapshot_id if self.point.snapshot else None
 
     @property
     def number(self) -> int:
-        """The number of the version."""
         return _version(self.point.snapshot) if self.point.snapshot else _BEFORE_ALL
 
     @property
@@ -190,11 +188,7 @@ class _Version:
 
 @dataclass(frozen=True)
 class IcebergVersionRange(VersionRange):
-    """The changes of rows in snapshots of an Iceberg table.
-
-    Args:
-        before: The snapshot before the first one.
-    """
+    """The changes of rows in snapshots of an Iceberg table."""
 
     before: _Version
     versions: tuple[_Version, ...]

@@ -131,7 +131,6 @@ class IcebergQuarantine(Quarantine):
         """Write rows as files for a transaction.
 
         Args:
-            rows: The rows, with the columns of a quarantine.
             tag: The entry for their footers, which stays when the snapshot expires.
         """
         folder = "".join(f"{any_digest(text)}-" for text in tag.values())

@@ -45,11 +45,7 @@ def encode_tag(files: NewFiles) -> str:
 def find_interrupted(
     items: Iterable[_Item], tag_of: Callable[[_Item], str | None], files: NewFiles | None
 ) -> list[_Item]:
-    """Return the files of a quarantine whose load was of some of these source files, and was not committed.
-
-    Args:
-        tag_of: Returns the tag of one, if it has one.
-    """
+    """Return the files of a quarantine whose load was of some of these source files, and was not committed."""
     if files is None:
         return []
     table, digests = _tag_of(files).table, file_digests(files)

@@ -89,11 +89,7 @@ NO_PARAMETERS: Mapping[str, object] = {}
 
 @dataclass(frozen=True, slots=True)
 class TransactionId:
-    """An interval of a stream. The table records the last one that it has.
-
-    Args:
-        number: The number of the interval; it grows.
-    """
+    """An interval of a stream. The table records the last one that it has."""
 
     app_id: str
     number: int
@@ -640,7 +636,6 @@ class KeyedVersions:
     """What the proof of an ingestion by key reads: the versions before and after the commit.
 
     Args:
-        schema: The columns of the version that the commit made.
         lists: Where to find the keys that were deleted before and after; None without such keys.
         open_files: Returns the versions as this process reads them. May raise `Unsupported`.
         open_rows: Returns the rows of both versions, given the session; None if there was no table.
@@ -693,7 +688,6 @@ class SourceVersion:
 
     Args:
         table_id: The id of the table, which another table at the same location does not have.
-        features: The table features that it supports.
     """
 
     table_id: str

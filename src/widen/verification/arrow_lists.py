@@ -86,11 +86,7 @@ def common_lengths(first: pa.Array, second: pa.Array) -> pa.Array:
 
 
 def expand_items(lists: pa.Array, items: pa.Array, lengths: pa.Array) -> pa.Array:
-    """Return items, with nulls as the items of null lists.
-
-    Args:
-        lengths: The lengths that the lists then have.
-    """
+    """Return items, with nulls as the items of null lists."""
     wanted, own = pc.fill_null(lengths, 0), lengths_of(lists)
     if wanted.equals(own):
         return items

@@ -248,11 +248,7 @@ class KeyReader:
         return msgspec.msgpack.encode(form) if is_needed else None
 
     def content(self, form: Form, whole: bytes) -> tuple[bytes | None, int]:
-        """Return `CONTENT` and `ORIGINS` of a form; nothing with a sequence, which alone says what is newer.
-
-        Args:
-            whole: The digest of the form.
-        """
+        """Return `CONTENT` and `ORIGINS` of a form; nothing with a sequence, which alone says what is newer."""
         rest = form if self.family else without_origin(form)
         if rest is form:
             return None if self.family else whole, 0

@@ -120,7 +120,6 @@ class VersionFiles:
     """A version of the table, as this process reads it.
 
     Args:
-        scan: Returns how their columns are read.
         deleted: Returns what says which rows of a file are deleted; equal in two versions if these are the same.
     """
 
@@ -131,11 +130,7 @@ class VersionFiles:
 
 @dataclass(frozen=True, slots=True)
 class TableVersions:
-    """The versions before and after the commit.
-
-    Args:
-        before: None if there was no table.
-    """
+    """The versions before and after the commit."""
 
     before: VersionFiles | None
     after: VersionFiles
@@ -146,7 +141,6 @@ class LocalKeyedProof:
     """What the proof compares; see `widen.verification.keyed_proof_frames.KeyedProof`.
 
     Args:
-        schema: The columns of the version that the commit made.
         deleted: Where to find the keys that were deleted before; None without such keys, or if they do not count.
         listed: The same for the version that the commit made.
         quarantined: The texts of quarantined records; None without quarantined records.
@@ -369,11 +363,7 @@ class _TableReader:
         return found
 
     def _find(self, rows: pa.Table, places: Sequence[int]) -> tuple[pa.Array, list[int]]:
-        """Return which rows have one of the keys, and the numbers of these keys.
-
-        Args:
-            places: Where the columns of the key are.
-        """
+        """Return which rows have one of the keys, and the numbers of these keys."""
         may_be_ours = self._may_have_key(rows)
         some = rows.select(list(places)) if may_be_ours is None else rows.filter(may_be_ours).select(list(places))
         found: list[int | None] = []
@@ -494,11 +484,7 @@ class _Judge:
     limit: int
 
     def judge(self, quarantined: Sequence[Mapping[str, Any]]) -> tuple[dict[str, int], list[str]]:
-        """Return the totals, and where records are lost or wrong.
-
-        Args:
-            quarantined: The quarantined records, with `KEY` and `DIGEST`.
-        """
+        """Return the totals, and where records are lost or wrong."""
         code = pc.index_in(self.records[KEY], value_set=self.keys, skip_nulls=True).cast(pa.int64())
         self.records = self.records.append_column(_CODE, code)
         chosen = pa.array([is_chosen(key, self.limit) for key in self.keys.to_pylist()], pa.bool_())

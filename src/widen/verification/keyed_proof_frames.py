@@ -145,11 +145,8 @@ class KeyedProof:
 
     Args:
         schema: The columns of the version that the commit made; rows of both versions have them.
-        before: The rows of the version before; None if there was no table.
-        after: The rows of that version.
         deleted: Where to find the keys that were deleted before; None without such keys, or if they do not count.
         listed: The same for the version that the commit made.
-        quarantined: The texts of quarantined records; None without quarantined records.
     """
 
     rules: KeyRules

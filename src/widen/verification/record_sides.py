@@ -216,11 +216,7 @@ _WITH_ARROW_TYPES = frozenset(
 def select_records_for_proof(
     frame: DataFrame, fields: StructType, proof: RecordProof, place: Column | None
 ) -> DataFrame:
-    """Return the fields of records that a proof reads, by position, and the location of each as text.
-
-    Args:
-        frame: The records, in columns with numbers as names.
-    """
+    """Return the fields of records that a proof reads, by position, and the location of each as text."""
     at = {field.name: number for number, field in enumerate(fields)}
     types = {field.name: field.type for field in fields}
     columns = [_read_values(F.col(str(at[name])), types[name]) for name in proof.source.names]

@@ -132,11 +132,7 @@ FormTask: TypeAlias = Callable[[Iterator[RecordForm]], Iterator[pa.RecordBatch]]
 
 @dataclass(frozen=True, slots=True)
 class TaskShare:
-    """What a task reads of a side: one of equal shares.
-
-    Args:
-        limit: The limit of a sample.
-    """
+    """What a task reads of a side: one of equal shares."""
 
     number: int
     count: int
@@ -150,7 +146,6 @@ class TaskReader:
 
     Args:
         count: Number of tasks that are worth their start.
-        read: Returns the sum of a share.
         is_local: Whether this process reads faster than a Spark job.
     """
 
@@ -168,7 +163,6 @@ class Side:
         digests: Returns one row for each, with `DIGEST`, `VALUES`, `CONVERTED`, `PLACE` and `FORM`.
         parts: Rows with their digester, for the sums.
         reader: Reads what is not in the parts, for the sums.
-        learn: Returns the layout of the records of a source.
         map_records: Returns what tasks of this process make of the records of a source; None if Spark reads them.
     """
 
@@ -445,9 +439,7 @@ class TextSource:
     """The texts of a source, for the proof.
 
     Args:
-        read: Returns the raw batch.
         tasks: The files, if tasks can read them: for the sums, no text then passes through Spark's JVM.
-        fields: Reader of the fields that records get from their files.
     """
 
     spark: Session
@@ -768,7 +760,6 @@ def _read_columns(
 
     Args:
         given: The fields that the records get from their file, with the value that all of them have.
-        left_out: The rows of the file that are not read.
     """
     footer = file.metadata
     if footer.num_row_groups > 1:

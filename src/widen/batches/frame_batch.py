@@ -35,7 +35,7 @@ from widen.batches.frame_conversion import (
     storable_columns,
     task_source,
 )
-from widen.batches.observed_kinds import FileOrder, add_batch, kinds, remove_absent
+from widen.batches.observed_kinds import FileOrder, add_batch, fill_counts, kinds, remove_absent
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import HEAD_RECORDS, PLACE_TYPE, TypedRecords, fill_voids, has_map_key, without_voids
@@ -485,7 +485,7 @@ class KindAggregates:
     def observe(self) -> int:
         """Find out all that the types leave open over all records, and return how many records there are."""
         seen = self._run(self._part.source.frame, self._part.schema.names, has_facts=True)
-        self._fill(seen.root, has_facts=True)
+        fill_counts(self._root, seen.root, self._part.types, has_facts=True)
         self._remove_absent()
         return seen.records
 
@@ -500,11 +500,12 @@ class KindAggregates:
         if head is None and records.head is not None:
             seen = self._run(records.head(), schema.names)
             head, is_all = seen.records, records.is_head_all and 0 < seen.records < HEAD_RECORDS
-            self._fill(seen.root)
+            fill_counts(self._root, seen.root, self._part.types)
         is_large = (head or 0) >= MIN_COUNTED_RECORDS
         rest = [each.name for each in schema if not is_large or self._lacks_values(each, footers)]
         if rest and not is_all:
-            self._fill(self._run(records.frame, rest).root, only_absent=is_large)
+            found = self._run(records.frame, rest).root
+            fill_counts(self._root, found, self._part.types, only_absent=is_large)
         self._remove_absent()
 
     def _count_head(self, footers: Sequence[SourceFooter]) -> int | None:
@@ -527,17 +528,6 @@ class KindAggregates:
         is_scalar = not isinstance(field.type, (ArrayType, MapType, StructType))
         is_empty = bool(footers) and all(footer.values.get((field.name,), 0) == 0 for footer in footers)
         return not (is_scalar and is_empty)
-
-    def _fill(self, seen: RecordObservation, *, has_facts: bool = False, only_absent: bool = False) -> None:
-        for name in seen:
-            data_type = self._part.types[name]
-            pairs = zip(kinds(self._root[name], data_type), kinds(seen[name], data_type), strict=True)
-            for (own, _), (found, _) in pairs:
-                if not (only_absent and own.count):
-                    own.count, own.first, own.sample = found.count, found.first, found.sample
-                if has_facts:
-                    own.integer_digits, own.exact_double = found.integer_digits, found.exact_double
-                    own.epoch_ms_exact = found.epoch_ms_exact
 
     def _remove_absent(self) -> None:
         for name, data_type in self._part.types.items():

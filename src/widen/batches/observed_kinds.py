@@ -88,6 +88,28 @@ def kinds_of(
             yield path, values, rows
 
 
+def fill_counts(
+    root: RecordObservation,
+    seen: RecordObservation,
+    types: Mapping[str, DataType],
+    *,
+    has_facts: bool = False,
+    only_absent: bool = False,
+) -> None:
+    """Take over the counts of kinds, and the facts about them, of some fields.
+
+    Args:
+        only_absent: Whether kinds keep the counts that they have.
+    """
+    for name in seen:
+        for (own, _), (found, _) in zip(kinds(root[name], types[name]), kinds(seen[name], types[name]), strict=True):
+            if not (only_absent and own.count):
+                own.count, own.first, own.sample = found.count, found.first, found.sample
+            if has_facts:
+                own.integer_digits, own.exact_double = found.integer_digits, found.exact_double
+                own.epoch_ms_exact = found.epoch_ms_exact
+
+
 def remove_absent(observation: FieldObservation, data_type: DataType, dim: int = 0) -> None:
     """Remove the kinds without a value that strings which are read as dates only might have."""
     match data_type:

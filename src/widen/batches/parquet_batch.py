@@ -49,7 +49,7 @@ from widen.batches.frame_batch import (
     spell_for_proof,
     split_by_home,
 )
-from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, facts_of, kinds
+from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, facts_of, fill_counts, kinds
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import HEAD_RECORDS, fill_voids, is_untouched, is_void, void_fields, without_voids
@@ -478,7 +478,7 @@ def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -
 def _count_head(prepared: PreparedPart) -> Observation:
     """Count the kinds of values in the first records, and search all records for missing kinds, as Spark does."""
     part = prepared.part
-    seen, types = prepared.root(assume_exact=False), prepared.types
+    seen = prepared.root(assume_exact=False)
     footer, first = min(zip(part.footers, part.files, strict=True), key=lambda pair: pair[1].path)
     head = None
     if footer.rows >= MIN_COUNTED_RECORDS:
@@ -488,11 +488,7 @@ def _count_head(prepared: PreparedPart) -> Observation:
     if missing:
         rest = prepared.root(assume_exact=False)
         _add_files(prepared, rest, missing)
-        for name in missing:
-            pairs = zip(kinds(seen[name], types[name]), kinds(rest[name], types[name]), strict=True)
-            for (one, _), (other, _) in pairs:
-                if not one.count:
-                    one.count, one.first, one.sample = other.count, other.first, other.sample
+        fill_counts(seen, {name: rest[name] for name in missing}, prepared.types, only_absent=True)
     return Observation(root=seen)
 
 

@@ -96,18 +96,18 @@ class RecordStages:
     ) -> tuple[PlacedRecords, RefusedRecords]:
         """Return the records below a path; the records of a whole file are numbered through the file."""
         records, refused, number = PlacedRecords([], []), RefusedRecords([], [], []), 0
-        for text, (file, line) in zip(*documents, strict=True):
-            for found in finder.find(text):
-                for each in found.texts:
-                    number += 1
-                    at = (file, number if is_whole else line)
-                    if len(each) > self._limit and not found.reason:
-                        raise record_too_long(file, None, self._limit, line=at[1])
-                    found_in = refused if found.reason else records
-                    found_in.texts.append(each)
-                    found_in.positions.append(at)
-                    if found.reason:
-                        refused.reasons.append(found.reason)
+        pairs = ((found, place) for text, place in zip(*documents, strict=True) for found in finder.find(text))
+        for found, (file, line) in pairs:
+            for each in found.texts:
+                number += 1
+                at = (file, number if is_whole else line)
+                if len(each) > self._limit and not found.reason:
+                    raise record_too_long(file, None, self._limit, line=at[1])
+                found_in = refused if found.reason else records
+                found_in.texts.append(each)
+                found_in.positions.append(at)
+                if found.reason:
+                    refused.reasons.append(found.reason)
         return records, refused
 
 

@@ -8,6 +8,7 @@ Source: docs/evolution-rules.md#one-interval, #d11, #d12
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -459,22 +460,22 @@ def _staged_records(
     envelopes = None
     if envelope is not None:
         envelopes = EnvelopeReader(envelope, allows_nan=policy.allows_nan, dialect=policy.dialect)
-    for group in read_record_groups(batches, policy.max_record_bytes, policy.record_path):
-        for part in group.to_text_groups() if isinstance(group, FieldGroup) else (group,):
-            for texts, places in positions.texts(part):
-                if part.reasons is not None:
-                    yield texts, places, part.reasons
-                    continue
-                (found, at), refused = stages.apply(part, texts, places)
-                if envelopes is not None:
-                    pairs = zip(found, at, strict=True)
-                    read = [(*each, place) for text, place in pairs for each in envelopes.read(text)]
-                    bad = [each for each in read if each[1]]
-                    yield [text for text, *_ in bad], [place for *_, place in bad], [reason for _, reason, _ in bad]
-                    found = [text for text, reason, _ in read if not reason]
-                    at = [place for _, reason, place in read if not reason]
-                yield found, at, None
-                yield refused.texts, refused.positions, refused.reasons
+    groups = read_record_groups(batches, policy.max_record_bytes, policy.record_path)
+    parts = (part for each in groups for part in (each.to_text_groups() if isinstance(each, FieldGroup) else (each,)))
+    for part, (texts, places) in ((each, found) for each in parts for found in positions.texts(each)):
+        if part.reasons is not None:
+            yield texts, places, part.reasons
+            continue
+        (found, at), refused = stages.apply(part, texts, places)
+        if envelopes is not None:
+            pairs = zip(found, at, strict=True)
+            read = [(*each, place) for text, place in pairs for each in envelopes.read(text)]
+            bad = [each for each in read if each[1]]
+            yield [text for text, *_ in bad], [place for *_, place in bad], [reason for _, reason, _ in bad]
+            found = [text for text, reason, _ in read if not reason]
+            at = [place for _, reason, place in read if not reason]
+        yield found, at, None
+        yield refused.texts, refused.positions, refused.reasons
 
 
 def _check_placed(find: _FindBreaches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -493,18 +494,16 @@ def _to_note(report: ContractReport) -> pa.RecordBatch:
 def _check(
     find: _FindBreaches, texts: Sequence[bytes], places: Sequence[RecordPosition], reasons: Sequence[str] | None = None
 ) -> ContractReport:
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     listed: list[tuple[str, int, str, str]] = []
     records = 0
     for at, (text, (file, number)) in enumerate(zip(texts, places, strict=True)):
         found = find(text) if reasons is None else [[Breach(_RECORD, f"is {reasons[at]}")]]
         for breaches in found:
             records += 1
-            for breach in breaches:
-                key = (breach.path, breach.reason)
-                counts[key] = counts.get(key, 0) + 1
-                if len(listed) < MAX_LISTED:
-                    listed.append((file, number, *key))
+            keys = [(breach.path, breach.reason) for breach in breaches]
+            counts.update(keys)
+            listed += [(file, number, *key) for key in keys[: MAX_LISTED - len(listed)]]
     return ContractReport(records, sum(counts.values()), [(*key, count) for key, count in counts.items()], listed)
 
 

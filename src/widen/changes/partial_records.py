@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -258,16 +260,20 @@ class _RescueColumn:
         found: dict[Path, list[str | None]] = {}
         texts = records[self.name].to_pylist()
         for row, text in enumerate(texts):
-            levels: list[tuple[Any, Path]] = [] if text is None else [(_parse(text), ())]
-            for record, above in levels:
-                for name, value in record.items():
-                    path = (*above, self._resolve(above, name))
-                    if value is not None:
-                        kinds = found.setdefault(path, [None] * len(texts))
-                        kinds[row] = _RECORD if isinstance(value, dict) else _VALUE
-                    if isinstance(value, dict):
-                        levels.append((value, path))
+            for path, value in () if text is None else self._values_of(_parse(text)):
+                if value is not None:
+                    kinds = found.setdefault(path, [None] * len(texts))
+                    kinds[row] = _RECORD if isinstance(value, dict) else _VALUE
         return {path: pa.array(kinds, pa.string()) for path, kinds in found.items()}
+
+    def _values_of(self, record: Any) -> Iterator[tuple[Path, Any]]:
+        levels: list[tuple[Any, Path]] = [(record, ())]
+        for fields, above in levels:
+            for name, value in fields.items():
+                path = (*above, self._resolve(above, name))
+                yield path, value
+                if isinstance(value, dict):
+                    levels.append((value, path))
 
     def merge(
         self, rows: pa.Table, records: pa.Table, merged: pa.Table, is_new: pa.Array | None, unchanged: Field | None
@@ -382,10 +388,9 @@ def columns_by_path(schema: StructType) -> dict[Path, list[tuple[Path, DataType]
     found: dict[Path, list[tuple[Path, DataType]]] = {}
     levels: list[tuple[StructType, Path, Path]] = [(schema, (), ())]
     for struct, above, place in levels:
-        for each in struct:
-            if place or role_of(each) is None:
-                path, column = (*above, source_key(each)), (*place, each.name)
-                found.setdefault(path, []).append((column, each.type))
-                if isinstance(each.type, StructType):
-                    levels.append((each.type, path, column))
+        for each in struct if place else (each for each in struct if role_of(each) is None):
+            path, column = (*above, source_key(each)), (*place, each.name)
+            found.setdefault(path, []).append((column, each.type))
+            if isinstance(each.type, StructType):
+                levels.append((each.type, path, column))
     return found

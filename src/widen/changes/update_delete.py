@@ -6,9 +6,9 @@ Source: Delta Lake's UPDATE and DELETE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from widen.changes.arrow_changes import change_files
 from widen.changes.assignment import ChangeKind, assign_columns, to_assigned_values, translate_overflow

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import output, shared_options
-from widen.cli.ingest_commands import report_result, stop_requested
+from widen.cli.ingest_commands import report_result, stop_requested, wait_until_stopped
 from widen.cli.output import ensure_output_writable, note, progress, show, show_json, writing
 from widen.cli.plan_output import DryRun, Markdown, outcome_line, show_failure, show_heading, show_run_plan, to_form
 from widen.errors import InvalidOption, OptionMissing
@@ -75,10 +75,8 @@ def _run(start: Callable[..., Flow], *, once: bool) -> None:
         else:
             with stop_requested() as stop:
                 running = start(spark=spark, progress=update)
-                while not running.wait(1):
-                    if stop.is_set():
-                        update("finishing the batch")
-                        running.stop()
+                for _ in wait_until_stopped(running, stop, lambda: update("finishing the batch")):
+                    pass
     if not once:
         note("stopped; run it again with this checkpoint to continue.")
     elif not running.batches:

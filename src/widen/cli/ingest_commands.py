@@ -13,7 +13,7 @@ from functools import partial
 from io import StringIO
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -427,12 +427,8 @@ def follow_source(
             words |= {"checkpoint": checkpoint, "spark": spark, "on_interval": reports}
             stream = ingest_stream(source, into, **words)
             count = 0
-            while not stream.wait(1):
-                if stop.is_set():
-                    update("finishing the interval")
-                    stream.stop()
+            for _ in wait_until_stopped(stream, stop, lambda: update("finishing the interval")):
                 count += reports.show()
-            count += reports.show()
     if count or not is_local(spark):
         output.note_engine(spark)
     if not count:
@@ -493,6 +489,24 @@ class _ServerReports:
 
 
 _REPORTS = "_widen_reports"
+
+
+class Running(Protocol):
+    """Work in other threads or processes."""
+
+    def wait(self, timeout_seconds: int, /) -> bool: ...
+
+    def stop(self) -> object: ...
+
+
+def wait_until_stopped(running: Running, stop: Event, on_stop: Callable[[], object]) -> Iterator[None]:
+    """Wait for work, and end it if that is requested; yield every second, and once when it has ended."""
+    while not running.wait(1):
+        if stop.is_set():
+            on_stop()
+            running.stop()
+        yield
+    yield
 
 
 @contextmanager

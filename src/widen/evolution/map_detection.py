@@ -82,11 +82,10 @@ def find_excess_keys(root: RecordObservation, policy: Policy) -> ExcessKeys | No
         if len(record) > policy.max_keys and policy.mode_of(source) is not Mode.FREEZE:
             return ExcessKeys(source, len(record), _most_frequent_file(record))
         for key, seen in record.items():
-            if seen.records:
-                path = (*source, key)
-                if not (policy.detects_maps and find_map(path, seen) is not None):
-                    levels += [(path, inner) for inner in seen.records.values()]
-            levels += [((*source, key), inner) for each in seen.maps.values() for inner in each.records.values()]
+            path = (*source, key)
+            if seen.records and not (policy.detects_maps and find_map(path, seen) is not None):
+                levels += [(path, inner) for inner in seen.records.values()]
+            levels += [(path, inner) for each in seen.maps.values() for inner in each.records.values()]
     return None
 
 

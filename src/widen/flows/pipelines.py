@@ -6,9 +6,11 @@ Source: docs/guide/pipelines.md; TOML 1.0.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from os import PathLike, fspath
 from types import MappingProxyType
@@ -239,6 +241,17 @@ def run(
     return run_steps(steps, lambda _: options["on_event"], jobs, on_step, options)
 
 
+@contextmanager
+def step_pool(jobs: int) -> Iterator[ThreadPoolExecutor]:
+    """Open a pool for steps; after an error in the block, what runs ends its commit, and nothing new begins."""
+    with ThreadPoolExecutor(jobs, thread_name_prefix="widen-run") as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 def run_steps(
     steps: Sequence[PipelineStep],
     listen: Callable[[PipelineStep], OnEvent | None],
@@ -264,22 +277,18 @@ def run_steps(
 
     ended: dict[str, StepResult] = {}
     waiting, running = list(steps), dict[Future[StepResult], str]()
-    with ThreadPoolExecutor(jobs, thread_name_prefix="widen-run") as pool:
-        try:
-            while waiting or running:
-                for step in [step for step in waiting if not _pending(step, waiting, running)][: jobs - len(running)]:
-                    waiting.remove(step)
-                    because = tuple(name for name in step.feeders if name in ended and not ended[name].status.is_clean)
-                    if because:
-                        _end(ended, StepResult(step, StepStatus.SKIPPED, because=because), on_step)
-                    else:
-                        running[pool.submit(execute, step)] = step.name
-                for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
-                    del running[future]
-                    _end(ended, future.result(), on_step)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # what runs ends its commit; nothing new begins
-            raise
+    with step_pool(jobs) as pool:
+        while waiting or running:
+            for step in [step for step in waiting if not _pending(step, waiting, running)][: jobs - len(running)]:
+                waiting.remove(step)
+                because = tuple(name for name in step.feeders if name in ended and not ended[name].status.is_clean)
+                if because:
+                    _end(ended, StepResult(step, StepStatus.SKIPPED, because=because), on_step)
+                else:
+                    running[pool.submit(execute, step)] = step.name
+            for future in wait(running, return_when=FIRST_COMPLETED).done if running else ():
+                del running[future]
+                _end(ended, future.result(), on_step)
     return PipelineRun(tuple(ended[step.name] for step in steps))
 
 

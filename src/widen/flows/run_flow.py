@@ -308,13 +308,16 @@ class Flow:
         """
         for step in self._steps:
             for batch in step.run():
-                self._batches.append(batch)
-                if self._on_batch is not None:
-                    version = None if batch.result is None else batch.result.version
-                    with nullcontext() if version is None else after_commit(batch.into, version):
-                        self._on_batch(batch)
+                self._add(batch)
                 if self._stop.is_set():
                     return
+
+    def _add(self, batch: FlowBatch) -> None:
+        self._batches.append(batch)
+        if self._on_batch is not None:
+            version = None if batch.result is None else batch.result.version
+            with nullcontext() if version is None else after_commit(batch.into, version):
+                self._on_batch(batch)
 
     def start(self, every_seconds: float) -> None:
         """Run in its own thread until the flow is stopped.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
 from types import MappingProxyType
@@ -14,7 +15,15 @@ from typing import Any, TypeAlias
 
 from widen.errors import InvalidOption, WidenError
 from widen.evolution.plan import Plan, PlanOutcome
-from widen.flows.pipelines import PipelineStep, StepKind, describe_error, read_pipelines, select_steps, step_session
+from widen.flows.pipelines import (
+    PipelineStep,
+    StepKind,
+    describe_error,
+    read_pipelines,
+    select_steps,
+    step_pool,
+    step_session,
+)
 from widen.ingestion.ingest_options import LoadPlanOptions, RunPlanOptions
 from widen.ingestion.interval import plan
 from widen.model.argument_types import check_arguments
@@ -212,15 +221,11 @@ def plan_steps(
         return StepPlan(step, StepOutcome(planned.outcome.value), planned)
 
     planned: list[StepPlan] = []
-    with ThreadPoolExecutor(jobs, thread_name_prefix="widen-plan") as pool:
-        try:
-            for each in pool.map(plan_one, steps):
-                planned.append(each)
-                if on_step is not None:
-                    on_step(each)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with step_pool(jobs) as pool:
+        for each in pool.map(plan_one, steps):
+            planned.append(each)
+            if on_step is not None:
+                on_step(each)
     return RunPlan(tuple(planned))
 
 

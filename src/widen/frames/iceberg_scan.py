@@ -662,11 +662,11 @@ def vector_positions(spark: SparkSession, io: FileIO, sequences: Mapping[str, in
 
 
 def _expand(io: FileIO, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for path, sequence in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            for data_file, bitmap in read_vectors(_read(io, path), path):
-                for rows in bitmap_batches(data_file, bitmap):
-                    yield rows.append_column(SEQUENCE, pa.array([sequence] * len(rows), pa.int64()))
+    places = (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True))
+    for path, sequence in places:
+        for data_file, bitmap in read_vectors(_read(io, path), path):
+            for rows in bitmap_batches(data_file, bitmap):
+                yield rows.append_column(SEQUENCE, pa.array([sequence] * len(rows), pa.int64()))
 
 
 def _read(io: FileIO, path: str) -> bytes:

@@ -13,6 +13,8 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
@@ -242,15 +244,15 @@ class TableName:
         catalog = self.catalog.open()
         with translate_catalog_errors(str(self)):
             path = _metadata_file(catalog, self.identifier)
+            read = None if path is None else partial(_read_json, catalog, path)
             try:
-                if path is None:
-                    with _translate_type_errors(str(self), None):
-                        table = catalog.load_table(self.identifier)
-                else:
-                    read = partial(_read_json, catalog, path)
-                    with _translate_metadata_errors(path), _translate_type_errors(str(self), read):
+                with (
+                    nullcontext() if path is None else _translate_metadata_errors(path),
+                    _translate_type_errors(str(self), read),
+                ):
+                    if path is not None:
                         ensure_regular(path)
-                        table = catalog.load_table(self.identifier)
+                    table = catalog.load_table(self.identifier)
             except (iceberg_errors.NoSuchTableError, iceberg_errors.NoSuchNamespaceError) as error:
                 raise self.not_found() from error
             ensure_metadata_consistent(table.metadata, table.metadata_location, _METADATA_FIX)
@@ -288,11 +290,7 @@ class TableName:
                 if length > 1 and catalog.table_exists(part):
                     expected = f"{'.'.join(part)} is a table, so it cannot hold tables. Choose another name."
                     raise InvalidOption(option="into", value=str(self), expected=expected)
-                try:
-                    catalog.create_namespace_if_not_exists(part)
-                except Exception:  # an error of any catalog, also if another process was first
-                    if not catalog.namespace_exists(part):
-                        raise
+                _create_namespace(catalog, part)
 
 
 _METADATA_FIX = "Restore the file from a backup, or register an older metadata file of the table in the catalog."
@@ -310,6 +308,14 @@ def _metadata_file(catalog: iceberg_catalog.Catalog, identifier: tuple[str, ...]
     )
     with sql_orm.Session(catalog.engine) as session:
         return session.scalar(query)
+
+
+def _create_namespace(catalog: iceberg_catalog.Catalog, name: tuple[str, ...]) -> None:
+    try:
+        catalog.create_namespace_if_not_exists(name)
+    except Exception:  # an error of any catalog, also if another process was first
+        if not catalog.namespace_exists(name):
+            raise
 
 
 @contextmanager
@@ -639,13 +645,14 @@ def _renewed_io(kind: type[Any]) -> type[Any]:
         def _current(self) -> Any:
             with self._lock:
                 left = self._lasts_seconds - (monotonic() - self._given)
-                if self._load is not None and left < min(_MARGIN_SECONDS, self._lasts_seconds / 2):
-                    try:
-                        self._io, self._given = self._load(), monotonic()
-                        self._lasts_seconds = _lasts_seconds(self._io.properties)
-                    except WidenError:
-                        if left <= 0:
-                            raise
+                if self._load is None or left >= min(_MARGIN_SECONDS, self._lasts_seconds / 2):
+                    return self._io
+                try:
+                    self._io, self._given = self._load(), monotonic()
+                    self._lasts_seconds = _lasts_seconds(self._io.properties)
+                except WidenError:
+                    if left <= 0:
+                        raise
                 return self._io
 
     return Renewed

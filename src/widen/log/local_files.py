@@ -242,12 +242,9 @@ class LocalFiles(FileStore):
             for item in scan:
                 path = f"{folder}/{item.name}" if folder else item.name
                 if item.is_dir():
-                    if deep:
-                        yield from self._entries(path, start, deep=True)
+                    yield from self._entries(path, start, deep=True) if deep else ()
                 elif path >= start and not item.name.endswith(STAGED):
-                    with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
-                        status = item.stat()
-                        yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+                    yield from _to_entry(item, path)
 
     def walk(self, skips: Callable[[str], bool], folder: str = "") -> Iterator[FileEntry]:
         """Yield every file, also those that are still being written; links to folders are not followed."""
@@ -255,12 +252,9 @@ class LocalFiles(FileStore):
             for item in _scan(self._absolute(folder)):
                 path = f"{folder}/{item.name}" if folder else item.name
                 if item.is_dir(follow_symlinks=False):
-                    if not skips(path):
-                        yield from self.walk(skips, path)
+                    yield from () if skips(path) else self.walk(skips, path)
                 elif item.is_file():
-                    with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
-                        status = item.stat()
-                        yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
+                    yield from _to_entry(item, path)
         except OSError as error:
             raise _translate(self._absolute(folder), error) from error
 
@@ -352,6 +346,12 @@ def _flush_folder(folder: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _to_entry(item: os.DirEntry[str], path: str) -> Iterator[FileEntry]:
+    with contextlib.suppress(FileNotFoundError):  # deleted after the scan listed it
+        status = item.stat()
+        yield FileEntry(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _translate(target: str, error: OSError | ValueError) -> StorageError:

@@ -470,9 +470,8 @@ class Snapshot:
         for start in range(0, len(commits), _COMMITS_PER_READ):
             paths = [commit.entry.path for commit in commits[start : start + _COMMITS_PER_READ]]
             for commit, data in zip(commits[start:], self.store.read_many(paths), strict=False):
-                for line in read_non_file_actions(commit.entry.path, data, METADATA):
-                    if line.meta_data is not None:
-                        yield commit.first, line.meta_data
+                lines = read_non_file_actions(commit.entry.path, data, METADATA)
+                yield from ((commit.first, line.meta_data) for line in lines if line.meta_data is not None)
 
 
 _COMMITS_PER_READ = 32

@@ -57,12 +57,11 @@ class TypedJson:
 
     def _bare(self, value: Json) -> Json:
         if isinstance(value, dict):
-            if len(value) == 1:
-                for name, content in value.items():
-                    word, field = self._types.get(name, ("", ""))
-                    found = self._content(word, field, content)
-                    if found is not _AS_IT_IS:
-                        return found
+            for name, content in value.items() if len(value) == 1 else ():
+                word, field = self._types.get(name, ("", ""))
+                found = self._content(word, field, content)
+                if found is not _AS_IT_IS:
+                    return found
             return dict(zip(value, map(self._bare, value.values()), strict=True))
         return [*map(self._bare, value)] if isinstance(value, list) else value
 

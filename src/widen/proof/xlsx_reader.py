@@ -78,16 +78,20 @@ def _read_rows(book: zipfile.ZipFile, path: str, texts: Sequence[str]) -> Iterat
         for _, element in ElementTree.iterparse(content):
             if element.tag != f"{_MAIN}row":
                 continue
-            cells, at = {}, -1
-            for cell in element.iter(f"{_MAIN}c"):
-                place = re.match("[A-Z]+", cell.get("r", ""))
-                at = at + 1 if place is None else _column_of(place[0])
-                found = _read_cell(cell, texts)
-                if found is not None and found.text:
-                    cells[at] = found
+            cells = dict(_cells_of(element, texts))
             if cells:
                 yield cells
             element.clear()
+
+
+def _cells_of(row: ElementTree.Element, texts: Sequence[str]) -> Iterator[tuple[int, SheetCell]]:
+    at = -1
+    for cell in row.iter(f"{_MAIN}c"):
+        place = re.match("[A-Z]+", cell.get("r", ""))
+        at = at + 1 if place is None else _column_of(place[0])
+        found = _read_cell(cell, texts)
+        if found is not None and found.text:
+            yield at, found
 
 
 def _column_of(letters: str) -> int:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -387,15 +388,14 @@ def change_bounds(text: str | None, paths: Iterable[Path], change: Callable[[Any
         change: Returns the new bound for an old one: a number, or whatever else the log has there.
     """
     value, is_changed = _decode(text), False
-    for key in (MIN_VALUES, MAX_VALUES):
-        for path in paths:
-            struct = value_at(value.get(key), path[:-1])
-            if isinstance(struct, dict) and path[-1] in struct:
-                old = struct[path[-1]]
-                old = float(old) if isinstance(old, Decimal) else old
-                new = change(old)
-                if new != old:
-                    struct[path[-1]], is_changed = new, True
+    for key, path in product((MIN_VALUES, MAX_VALUES), paths):
+        struct = value_at(value.get(key), path[:-1])
+        if isinstance(struct, dict) and path[-1] in struct:
+            old = struct[path[-1]]
+            old = float(old) if isinstance(old, Decimal) else old
+            new = change(old)
+            if new != old:
+                struct[path[-1]], is_changed = new, True
     return _encode(value) if is_changed else text
 
 

@@ -89,11 +89,9 @@ def keep_in_memory(schema: pa.Schema, batches: Sequence[pa.RecordBatch], to_rows
         return None
     (empty,) = to_rows(filled[0].slice(0, 0))
     unsure = [field.name for field in schema if not _is_certain(field.type)]
-    if unsure:
-        for batch in filled:
-            for part in slices(batch.select(unsure)):
-                if len(to_rows(part)) > 1:
-                    return None
+    parts = (part for batch in filled for part in slices(batch.select(unsure))) if unsure else ()
+    if any(len(to_rows(part)) > 1 for part in parts):
+        return None
     known = {
         field.name: sum(batch.num_rows - batch.column(at).null_count for batch in filled)
         for at, field in enumerate(schema)

@@ -493,10 +493,9 @@ def _end_workers(workers: list[_Worker]) -> None:
         process = workers.pop().process
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        for pipe in filter(None, (process.stdin, process.stdout)):
+            with suppress(OSError):
+                pipe.close()
 
 
 def run_worker() -> None:

@@ -625,12 +625,11 @@ class PinnedSettings:
     def _begin(self, spark: SparkSession) -> None:
         with self._lock:
             count, overridden = self._open.get(id(spark), (0, {}))
-            if not count:
-                for key, needed in self._values.items():
-                    value = spark.conf.get(key, self._defaults[key])
-                    if value and value.upper() != needed.upper():
-                        overridden[key] = value
-                        spark.conf.set(key, needed)
+            for key, needed in () if count else self._values.items():
+                value = spark.conf.get(key, self._defaults[key])
+                if value and value.upper() != needed.upper():
+                    overridden[key] = value
+                    spark.conf.set(key, needed)
             self._open[id(spark)] = (count + 1, overridden)
 
     def _end(self, spark: SparkSession) -> None:

@@ -612,10 +612,11 @@ def _dropped_columns(snapshot: Snapshot) -> dict[Path, str]:
     dropped: dict[Path, str] = {}
     for version, _, info in snapshot.history(MOST_COMMITS):
         parameters = info.get("operationParameters")
-        if info.get("operation") == DROP_COLUMNS and isinstance(parameters, dict):
-            with suppress(msgspec.DecodeError, InvalidPath):
-                for name in msgspec.json.decode(str(parameters.get("columns")), type=list[str]):
-                    dropped.setdefault(parse_path(name), f"version {version}")
+        if info.get("operation") != DROP_COLUMNS or not isinstance(parameters, dict):
+            continue
+        with suppress(msgspec.DecodeError, InvalidPath):
+            for name in msgspec.json.decode(str(parameters.get("columns")), type=list[str]):
+                dropped.setdefault(parse_path(name), f"version {version}")
     return dropped
 
 

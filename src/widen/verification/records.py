@@ -634,8 +634,9 @@ def _read_files(
         name = f"{uri} from byte {part.start}" if part.start else uri
         with open_file(uri) as file:
             for number, (text, is_refused) in enumerate(_texts_of(file, part, policy.record_path), 1):
-                for row in reader.read_refused(text, values) if is_refused else reader.read(text, values):
-                    yield RecordForm(row.form, row.values, row.converted, f"{name}:{number}", row.deletes)
+                rows = reader.read_refused(text, values) if is_refused else reader.read(text, values)
+                place = f"{name}:{number}"
+                yield from (RecordForm(row.form, row.values, row.converted, place, row.deletes) for row in rows)
 
 
 def _texts_of(file: BinaryIO, part: FilePart, path: RecordPath | None) -> Iterator[tuple[bytes, bool]]:

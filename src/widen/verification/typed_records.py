@@ -255,6 +255,14 @@ class RebuiltFiles:
     proof: RecordProof
     files: TaskFiles
 
+    def add_file(self, digester: RowDigester, path: str, types: pa.Schema) -> None:
+        """Add the records of a file; of one that cannot be read, what no record equals."""
+        try:
+            for rows in read_file(self.files, path, types):
+                self.proof.add_rows(digester, rows.to_struct_array())
+        except (WidenError, KeyError, OSError, pa.ArrowException):
+            digester.add_encoded(UNREADABLE)
+
 
 def build_rebuilt_reader(spark: Session, parts: Sequence[RebuiltFiles]) -> TaskReader:
     """Return a reader of the sums of the records that files of a table hold."""
@@ -267,13 +275,8 @@ def _sum_rebuilt_files(parts: Sequence[RebuiltFiles], share: TaskShare) -> Diges
     for part in parts:
         digester, types = part.proof.digester(share.layout, share.limit), to_arrow_schema(part.proof.schema)
         for number, path in enumerate(part.files.paths, first):
-            if number % share.count != share.number:
-                continue
-            try:
-                for rows in read_file(part.files, path, types):
-                    part.proof.add_rows(digester, rows.to_struct_array())
-            except (WidenError, KeyError, OSError, pa.ArrowException):
-                digester.add_encoded(UNREADABLE)
+            if number % share.count == share.number:
+                part.add_file(digester, path, types)
         first += len(part.files.paths)
         _merge(total, digester.sum())
     return total

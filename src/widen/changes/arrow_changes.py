@@ -46,14 +46,13 @@ from widen.frames.parquet_writer import find_obstacle, table_sink
 from widen.limits import CHANGE_TASK_BYTES, CHANGE_THREADS, CHANGED_BYTES, MATCHED_ROWS
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import LogStore
-from widen.model.display import size_text
 from widen.model.types import DataType, StructType
 from widen.model.value_classes import dataclass
 from widen.protocol.actions import Add, AddCdc, DeletionVector
 from widen.protocol.column_mapping import CHANGE_FOLDER, CHANGE_TYPE, with_change_type
 from widen.protocol.file_statistics import FileStatistics, count_written_rows, with_loose_bounds
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Unsupported, as_unsupported, is_local
+from widen.spark.engine import Unsupported, as_unsupported, ensure_at_most, is_local
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.ship import freeze_imports
@@ -381,11 +380,9 @@ def _run(context: ChangeContext, plan: _FileChange, adds: Mapping[str, Add], bef
             if is_local(context.session):  # Spark would only say the same
                 raise
             raise Unsupported(str(error)) from error
-    elif is_local(context.session):
-        raise Unsupported(
-            f"the files that may have such rows have {size_text(total)}, more than {size_text(CHANGED_BYTES)}"
-        )
     else:
+        if is_local(context.session):
+            ensure_at_most(total, CHANGED_BYTES, "the files that may have such rows")
         texts = [(msgspec.json.encode(group).decode(),) for group in groups]
         frame = context.spark.createDataFrame(texts, "files string").repartition(len(texts))
         with translate_spark_errors():

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from widen.errors import AssignedOverflow, CastOverflow
 from widen.files.deleted_rows import FILE
+from widen.files.expressions import find_types
 from widen.frames.physical_layout import cast_to_table_type
 from widen.model.column_path import Path
 from widen.model.types import DataType, StructType, quote_name
@@ -20,6 +21,7 @@ from widen.model.value_classes import dataclass
 from widen.protocol.actions import Protocol
 from widen.protocol.column_metadata import find_generation
 from widen.protocol.table_features import is_supported
+from widen.spark.engine import Unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column, translate_analysis_errors
 from widen.spark.spark_types import Column, DataFrame, F, from_spark, spark_errors, type_to_spark
@@ -36,6 +38,23 @@ class AssignedValue:
     column: Column
     type: DataType
     is_patch: bool = False
+
+
+def texts_of_columns(given: Mapping[Path, Expression]) -> dict[str, str] | None:
+    """Return what Arrow may compute: new values of whole columns in SQL; None if some are not."""
+    texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+    return texts if len(texts) == len(given) else None
+
+
+def find_assigned_types(schema: StructType, texts: dict[str, str] | None) -> tuple[dict[str, str], dict[str, DataType]]:
+    """Return new values of columns, with the types that Spark gives them.
+
+    Raises:
+        Unsupported: only Spark computes them.
+    """
+    if texts is None:
+        raise Unsupported("it assigns fields of structs, or columns of Spark")
+    return texts, find_types(schema, texts)
 
 
 def to_assigned_values(rows: DataFrame, expressions: Mapping[Path, Expression]) -> dict[Path, AssignedValue]:

@@ -25,17 +25,16 @@ from widen.changes.spark_changes import change_in_place
 from widen.errors import InvalidOption
 from widen.evolution.unify import FoldPlan, FoldResult, Rest
 from widen.files.arrow_types import one_array
-from widen.files.data_reader import plan_local_scan
+from widen.files.data_reader import NO_SUCH_YEAR, plan_local_scan
 from widen.files.predicates import bind_condition
 from widen.frames.scan import read_snapshot
 from widen.limits import CHANGED_BYTES
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.column_path import Path, format_path
-from widen.model.display import size_text
 from widen.model.types import StructType, quote_name
 from widen.model.value_classes import dataclass
 from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
-from widen.spark.engine import Session, Unsupported, require_spark
+from widen.spark.engine import Session, Unsupported, as_unsupported, ensure_at_most, require_spark
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
 from widen.spark.spark_types import Column, DataFrame, F, spark_types, type_to_spark
@@ -68,10 +67,8 @@ class FoldedRows:
         column = _leaf(one_array(rows[fold.column[0]]), fold.column[1:])
         has_value = column.is_valid()
         into = _leaf(one_array(rows[fold.into[0]]), fold.into[1:]).filter(has_value)
-        try:
+        with as_unsupported(OverflowError, ValueError, reason=NO_SUCH_YEAR):
             values, old = column.filter(has_value).to_pylist(), into.to_pylist()
-        except (ValueError, OverflowError) as error:
-            raise Unsupported("a value lies outside of the years 1 to 9999") from error
         judged = [judge_fold(value, fold.type, was, fold.into_type) for value, was in zip(values, old, strict=True)]
         return has_value, values, judged
 
@@ -174,15 +171,11 @@ def _read_here(context: ChangeContext, folded: FoldedRows) -> Iterator[pa.Table]
     """
     scan = plan_local_scan(context.snapshot)
     columns = StructType(tuple(field for field in scan.schema if field.name in folded.names))
-    total = sum(add.size for add in context.adds.values())
-    if total > CHANGED_BYTES:
-        raise Unsupported(f"the files to read have {size_text(total)}, more than {size_text(CHANGED_BYTES)}")
-    try:
+    ensure_at_most(sum(add.size for add in context.adds.values()), CHANGED_BYTES, "the files to read")
+    with as_unsupported(InvalidOption, pa.ArrowException):
         for add in context.adds.values():
             for _, rows in replace(scan, schema=columns).read_located(add):
                 yield rows
-    except (InvalidOption, pa.ArrowException) as error:
-        raise Unsupported(str(error)) from error
 
 
 def fold_rows(session: Session, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:

@@ -126,9 +126,8 @@ class RowChange:
         columns = self.columns
         if not can_copy_here(self.source, self.writer, self.scan):
             raise Unsupported("it copies the files of the table")
-        if not all(is_fully_nullable(field.type) for field in columns) or has_length_rules(columns):
-            raise Unsupported("the columns have rules for what is in a value")
-        if self._limits(columns):
+        is_free = all(is_fully_nullable(field.type) for field in columns) and not has_length_rules(columns)
+        if not is_free or self._limits(columns):
             raise Unsupported("the columns have rules for what is in a value")
 
     # ---- rows that this process holds ---------------------------------------------------------------

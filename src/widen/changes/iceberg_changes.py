@@ -18,6 +18,8 @@ from widen.changes.assignment import (
     AssignedValue,
     ChangeKind,
     assign_columns,
+    find_assigned_types,
+    texts_of_columns,
     to_assigned_values,
     translate_overflow,
 )
@@ -31,7 +33,6 @@ from widen.changes.update_delete import rows_within
 from widen.errors import ColumnRefused
 from widen.evolution.unify import FoldPlan, FoldResult, Rest, plan_fold
 from widen.files.deleted_rows import FILE, ROW
-from widen.files.expressions import find_types
 from widen.files.iceberg_columns import LINEAGE
 from widen.files.predicates import bind_condition
 from widen.frames.iceberg_scan import IcebergSource, read_iceberg_files
@@ -147,16 +148,14 @@ class SelectedRows:
         return self._here_or_on_spark(lambda rows: rows._update(given))
 
     def _update(self, given: Mapping[Path, Expression]) -> IcebergChange:
-        # What Arrow may compute: SQL for whole columns.
-        texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+        texts = texts_of_columns(given)
         values: dict[Path, AssignedValue] = {}
         if not is_local(self.session):
             values = to_assigned_values(self._empty, given)
             types = {path: value.type for path, value in values.items()}
-        elif len(texts) == len(given):
-            types = {(name,): found for name, found in find_types(self.schema, texts).items()}
         else:
-            raise Unsupported("it assigns fields of structs, or columns of Spark")
+            texts, found = find_assigned_types(self.schema, texts)
+            types = {(name,): each for name, each in found.items()}
         merge_schema(self.schema, overlay_types(self.schema, types), SchemaChangeOptions(casts=True, fills=False))
         if not self._candidates.files:
             return self._unchanged()
@@ -171,10 +170,10 @@ class SelectedRows:
 
         def here() -> HeldRows:
             change.ensure_held()
-            return self._search.hold_updates({name: (text, types[name,]) for name, text in texts.items()})
+            return self._search.hold_updates({name: (text, types[name,]) for name, text in (texts or {}).items()})
 
         with StagedFiles() as staged, translate_overflow():
-            files = change.write(staged, here if len(texts) == len(given) else None)
+            files = change.write(staged, None if texts is None else here)
             if files.is_empty:
                 return self._unchanged()
             metrics = {**_file_metrics(files), "numUpdatedRows": files.rows[0]}

@@ -37,7 +37,7 @@ from widen.model.display import size_text
 from widen.model.types import BINARY, STRING, ArrayType, DataType, MapType, StructType, quote_name
 from widen.model.value_classes import dataclass
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Unsupported, as_unsupported
+from widen.spark.engine import Unsupported, as_unsupported, ensure_at_most
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression
 from widen.spark.spark_types import Column, DataFrame, F, as_nullable, type_to_spark
@@ -311,9 +311,7 @@ class RowSearch:
             Unsupported: only Spark can read the files, or evaluate the condition.
         """
         total = sum(file.size_bytes for file in self.scan.files)
-        if total > COPIED_BYTES:
-            limit = size_text(COPIED_BYTES)
-            raise Unsupported(f"the files that may have such rows have {size_text(total)}, more than {limit}")
+        ensure_at_most(total, COPIED_BYTES, "the files that may have such rows")
         test, used = None, {*names}
         if self.where is not None:
             text = plain_sql(self.where)

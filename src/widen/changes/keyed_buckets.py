@@ -24,7 +24,7 @@ from pyroaring import BitMap64
 
 from widen.changes.copy_files import split_by_size
 from widen.changes.deleted_keys import KeyLists, WrittenKeys
-from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyDecision, KeyPlan, find_deleting
+from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyDecision, KeyPlan, ensure_keyed, find_deleting
 from widen.changes.keyed_files import Contents, KeyedTable, NewRows, RowPart, positions_by_file
 from widen.errors import KeyRepeated, SequenceRepeated, WidenError
 from widen.evolution.key_rules import KEY_TEXT, KeyCounts
@@ -358,8 +358,7 @@ def _stage_records(task: _Task, given: _Parts) -> _Rows:
         return
     rows = pa.concat_tables(parts).combine_chunks()
     keys = [one_array(rows[f"k{at}"]) for at in range(len(plan.keys))]
-    if any(each.null_count for each in (*keys, one_array(rows["s"]))):
-        raise Unsupported("records have no key or no sequence")  # the ingestion quarantines such records
+    ensure_keyed(rows, keys)
     yield task.put(rows, task.buckets_of(keys))
     bounds = [key.bounds(values) if len(values) else None for key, values in zip(plan.keys, keys, strict=True)]
     yield _BOUNDS, 0, pickle.dumps(bounds)

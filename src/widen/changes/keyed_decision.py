@@ -42,6 +42,7 @@ from widen.limits import BUCKET_BYTES, KEYED_BYTES
 from widen.model.types import BYTE, STRING, DataType, Field, StructType
 from widen.model.value_classes import dataclass
 from widen.schema.source_metadata import role_of, source_key
+from widen.spark.engine import Unsupported
 
 _BATCH, _TABLE, _REMEMBERED = range(3)
 
@@ -140,6 +141,16 @@ class KeyPlan:
 
 Deleting: TypeAlias = Mapping[str, BitMap64 | None]
 """The files of a batch with records that delete, by path: their positions, or None for all of them."""
+
+
+def ensure_keyed(records: pa.Table, keys: Sequence[pa.Array]) -> None:
+    """Check that all records have a key and a sequence: the ingestion quarantines others.
+
+    Raises:
+        Unsupported: some do not.
+    """
+    if any(each.null_count for each in (*keys, one_array(records["s"]))):
+        raise Unsupported("records have no key or no sequence")
 
 
 def find_deleting(deleting: Deleting, path: str, positions: pa.Array) -> pa.Array:

@@ -24,7 +24,7 @@ from widen.changes.change_data_writer import to_bitmaps
 from widen.changes.deleted_keys import WrittenKeys
 from widen.changes.key_columns import EXACT_ORDERS, KeyColumns, KeyCondition, OrderColumns
 from widen.changes.keyed_buckets import Bounds, Buckets
-from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyPlan, find_deleting
+from widen.changes.keyed_decision import Decider, Deleting, KeyCodes, KeyPlan, ensure_keyed, find_deleting
 from widen.changes.keyed_files import FileContents, KeyedTable, NewRows, TooLarge, positions_by_file
 from widen.changes.overwrite import within_bounds
 from widen.changes.tracked_fields import TrackedFields
@@ -187,8 +187,7 @@ def _decide(session: Session, plan: KeyPlan, load: KeyedLoad, deleting: Deleting
     table, adds, lists = load.table, load.adds, load.table.lists
     records = _read_records(plan, adds, deleting)
     keys = [one_array(records[f"k{at}"]) for at in range(len(plan.keys))]
-    if any(each.null_count for each in (*keys, one_array(records["s"]))):
-        raise Unsupported("records have no key or no sequence")  # the ingestion quarantines such records
+    ensure_keyed(records, keys)
     codes, code = KeyCodes.of(keys)
     bounds = [key.bounds(values) for key, values in zip(plan.keys, keys, strict=True)]
     searched = to_bounds_predicate(table, bounds)

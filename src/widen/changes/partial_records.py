@@ -8,10 +8,8 @@ Source: docs/guide/keys.md#missing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 

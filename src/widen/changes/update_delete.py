@@ -6,15 +6,21 @@ Source: Delta Lake's UPDATE and DELETE
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
 from widen.changes.arrow_changes import change_files
-from widen.changes.assignment import ChangeKind, assign_columns, to_assigned_values, translate_overflow
+from widen.changes.assignment import (
+    ChangeKind,
+    assign_columns,
+    find_assigned_types,
+    texts_of_columns,
+    to_assigned_values,
+    translate_overflow,
+)
 from widen.changes.change_context import ChangeContext, ChangeFiles, ChangeResult, remove_whole_files
 from widen.changes.spark_changes import change_in_place
-from widen.files.expressions import find_types
 from widen.files.predicates import bind_condition
 from widen.frames.file_filters import files_in_partitions, files_in_same_partitions
 from widen.frames.physical_layout import fill_missing_columns
@@ -87,11 +93,10 @@ def update(
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())
     given = {path: assignments[text] for text, path in paths.items()}
-    # What Arrow may compute: SQL for whole columns.
-    texts = {path[0]: text for path, text in given.items() if len(path) == 1 and isinstance(text, str)}
+    texts = texts_of_columns(given)
     return run_on_engine(
         spark,
-        lambda here: _update_here(here, snapshot, texts if len(texts) == len(given) else None, where),
+        lambda here: _update_here(here, snapshot, texts, where),
         lambda session: _update_by_spark(session, snapshot, given, texts, where),
     )
 
@@ -100,29 +105,25 @@ def _update_by_spark(
     spark: SparkSession,
     snapshot: Snapshot,
     given: Mapping[Path, Expression],
-    texts: Mapping[str, str],
+    texts: dict[str, str] | None,
     where: Expression | None,
 ) -> ChangeResult:
     values = to_assigned_values(_empty_result(spark, snapshot), given)
     _ensure_assignable(snapshot, {path: value.type for path, value in values.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
-    if len(texts) == len(given):
-        try:
+    if texts is not None:
+        with suppress(Unsupported):
             return change_files(context, where, {name: (text, values[name,].type) for name, text in texts.items()})
-        except Unsupported:
-            pass
     new = assign_columns(snapshot.schema, values, lambda name: F.col(quote_name(name)))
     with translate_overflow():
         return change_in_place(context, F.lit(True) if where is None else to_column(where), new, ChangeKind.UPDATE)
 
 
 def _update_here(
-    spark: Session, snapshot: Snapshot, texts: Mapping[str, str] | None, where: Expression | None
+    spark: Session, snapshot: Snapshot, texts: dict[str, str] | None, where: Expression | None
 ) -> ChangeResult:
     """Update rows in this process."""
-    if texts is None:
-        raise Unsupported("it assigns fields of structs, or columns of Spark")
-    types = find_types(snapshot.schema, texts)
+    texts, types = find_assigned_types(snapshot.schema, texts)
     _ensure_assignable(snapshot, {(name,): found for name, found in types.items()})
     context = _change_context(spark, snapshot, where, snapshot.metadata)
     return change_files(context, where, {name: (text, types[name]) for name, text in texts.items()})

@@ -502,6 +502,9 @@ def _find_same(names: Sequence[str], name: str) -> int:
 
 Encoder = Callable[[Any], str]
 
+NO_SUCH_YEAR = "a date or time is not between the years 1 and 9999"
+"""Why Python does not have a value."""
+
 
 def json_lines(schema: StructType, rows: pa.Table) -> Iterator[str]:
     """Yield each row as a JSON object, as Spark's ``to_json`` writes it in UTC, nulls included.
@@ -510,11 +513,9 @@ def json_lines(schema: StructType, rows: pa.Table) -> Iterator[str]:
         Unsupported: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema)
-    try:
+    with as_unsupported(OverflowError, ValueError, reason=NO_SUCH_YEAR):
         for batch in rows.to_batches(max_chunksize=1_000):
             yield from map(encode, batch.to_pylist())
-    except (OverflowError, ValueError) as error:
-        raise Unsupported("a date or time is not between the years 1 and 9999") from error
 
 
 def record_texts(schema: StructType, rows: pa.Table) -> list[str]:
@@ -524,10 +525,8 @@ def record_texts(schema: StructType, rows: pa.Table) -> list[str]:
         Unsupported: Spark writes a type, or a date out of Python's range, differently.
     """
     encode = _encoder(schema, has_nulls=False)
-    try:
+    with as_unsupported(OverflowError, ValueError, reason=NO_SUCH_YEAR):
         return list(map(encode, rows.to_pylist()))
-    except (OverflowError, ValueError) as error:
-        raise Unsupported("a date or time is not between the years 1 and 9999") from error
 
 
 def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:

@@ -51,7 +51,7 @@ from widen.model.types import (
 from widen.model.value_classes import dataclass
 from widen.protocol.data_skipping import Predicate
 from widen.schema.literals import read_literal
-from widen.spark.engine import Unsupported, as_unsupported
+from widen.spark.engine import Unsupported, as_unsupported, ensure_at_most
 from widen.spark.expression import Expression
 
 if TYPE_CHECKING:
@@ -131,8 +131,8 @@ def query_files(
     test = None if predicate is None else _test_rows(predicate, table_schema)
     files = open_files(predicate)
     reads_all = predicate is not None or limit is None or any(counts)
-    if reads_all and files.size_bytes > QUERY_BYTES:
-        raise Unsupported(f"its files have more than {QUERY_BYTES // 2**20} MB")
+    if reads_all:
+        ensure_at_most(files.size_bytes, QUERY_BYTES)
     empty = evaluate(files.schema.empty_table())
     schema = StructType(tuple(Field(name, value.type) for name, value in zip(names, empty, strict=True)))
     arrow = pa.schema([pa.field(field.name, value.values.type) for field, value in zip(schema, empty, strict=True)])
@@ -296,16 +296,13 @@ def _parse(text: str) -> Any:
     """
     from sqlglot import parse
 
-    if "\\" in text or text.lower().split()[-1:] == ["as"]:  # sqlglot lets the alias be missing
-        raise Unsupported(f"it evaluates {text}")
-    try:
-        [parsed] = parse(f"SELECT {text}", dialect="spark")
-    except (errors.SqlglotError, RecursionError, ValueError) as error:
-        raise Unsupported(f"it evaluates {text}") from error
-    if isinstance(parsed, sql.Select) and {key for key, value in parsed.args.items() if value} == {"expressions"}:
-        found = parsed.expressions
-        if len(found) == 1:
-            return found[0]
+    if "\\" not in text and text.lower().split()[-1:] != ["as"]:  # sqlglot lets the alias be missing
+        with as_unsupported(errors.SqlglotError, RecursionError, ValueError, reason=f"it evaluates {text}"):
+            [parsed] = parse(f"SELECT {text}", dialect="spark")
+        if isinstance(parsed, sql.Select) and {key for key, value in parsed.args.items() if value} == {"expressions"}:
+            found = parsed.expressions
+            if len(found) == 1:
+                return found[0]
     raise Unsupported(f"it evaluates {text}")
 
 
@@ -398,11 +395,10 @@ def _name_of(node: Any, text: str) -> str:
 
 def _evaluate_all(scope: _Scope, columns: Sequence[tuple[str, Any]], rows: pa.Table) -> list[_Computed]:
     evaluator = _Evaluator(scope, rows)
-    try:
+    # An error is most likely an overflow; Spark has a message for it.
+    reason = "a value does not fit the type of an expression"
+    with as_unsupported(pa.ArrowException, InvalidOption, InvalidType, reason=reason):
         return [evaluator.count(node) if isinstance(node, sql.Count) else evaluator.value(node) for _, node in columns]
-    except (pa.ArrowException, InvalidOption, InvalidType) as error:
-        # Most likely an overflow; Spark has a message for it.
-        raise Unsupported("a value does not fit the type of an expression") from error
 
 
 def _take_columns(scope: _Scope, rows: pa.Table) -> list[_Computed]:
@@ -477,12 +473,11 @@ class _Evaluator:
         if key in self._known:
             return self._known[key]
         if self._scope.combined is not None and self._scope.table is not None:
-            try:
+            reason = f"it combines the columns of {field.name}"
+            with as_unsupported(Unsupported, reason=reason):  # it names an expression that the user has not written
                 found = _Evaluator(self._scope.table, self._rows).value(self._scope.combined[key])
-            except Unsupported as error:  # it names an expression that the user has not written
-                raise Unsupported(f"it combines the columns of {field.name}") from error
             if found.type != field.type:
-                raise Unsupported(f"it combines the columns of {field.name}")
+                raise Unsupported(reason)
         else:
             found = _Computed(one_array(self._rows.column(field.name)), field.type)
         self._known[key] = found

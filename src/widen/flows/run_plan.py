@@ -6,8 +6,6 @@ Source: docs/guide/pipelines.md#plan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from enum import Enum
 from os import PathLike
 from types import MappingProxyType

@@ -34,7 +34,6 @@ from widen.limits import CHANGED_BYTES
 from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, format_path, resolve
-from widen.model.display import size_text
 from widen.model.types import VOID, DataType, Field, StructType
 from widen.protocol.column_metadata import (
     DEFAULT,
@@ -53,6 +52,7 @@ from widen.spark.engine import (
     Session,
     Unsupported,
     as_unsupported,
+    ensure_at_most,
     require_spark,
     run_on_engine,
 )
@@ -136,9 +136,7 @@ def _count_here(snapshot: Snapshot, operations: Sequence[Operation]) -> list[int
 def _read_here(snapshot: Snapshot, names: Collection[str]) -> Iterator[tuple[pa.Array, pa.Table]]:
     """Yield rows with some columns, and their positions in their file."""
     files = snapshot.files()
-    size = pc.sum(files["size_bytes"]).as_py() or 0
-    if size > CHANGED_BYTES:
-        raise Unsupported(f"its files have {size_text(size)}, more than {size_text(CHANGED_BYTES)}")
+    ensure_at_most(pc.sum(files["size_bytes"]).as_py() or 0, CHANGED_BYTES)
     columns = StructType(tuple(field for field in snapshot.schema if field.name in names))
     scan = replace(plan_local_scan(snapshot), schema=columns)
     with as_unsupported(pa.ArrowException):

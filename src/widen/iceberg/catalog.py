@@ -11,10 +11,8 @@ import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import field
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise

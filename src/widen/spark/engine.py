@@ -163,6 +163,16 @@ def _reason_of(error: Exception) -> str:
     return error.message.rstrip(".") if isinstance(error, WidenError) else first_line(error)
 
 
+def ensure_at_most(size_bytes: int, limit_bytes: int, what: str = "its files") -> None:
+    """Check that this process takes so many bytes of files.
+
+    Raises:
+        Unsupported: there are more.
+    """
+    if size_bytes > limit_bytes:
+        raise Unsupported(f"{what} have {size_text(size_bytes)}, more than {size_text(limit_bytes)}")
+
+
 _Here = TypeVar("_Here")
 _There = TypeVar("_There")
 

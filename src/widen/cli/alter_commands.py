@@ -228,7 +228,6 @@ STDIN = "-"
 
 def _run_statement(text: str, settings: dict[str, str], limit: int | None, catalog: str | None, *, json: bool) -> None:
     from widen.report import terminal
-    from widen.spark.engine import is_local
     from widen.sql_commands.execute import find_session_need, may_need_no_session, run_statement
     from widen.sql_commands.parser import parse_sql
     from widen.sql_commands.statements import ChangedTable, Query, QueryResult
@@ -243,8 +242,7 @@ def _run_statement(text: str, settings: dict[str, str], limit: int | None, catal
         with progress("changing rows") as update:
             session = output.choose_session(None, update)
             done = run_statement(statement, session, settings, catalog)
-        if not is_local(session):
-            output.note_engine(session)
+        output.note_engine(session, says_local=False)
     else:
         reason = find_session_need(statement, catalog)
         spark = output.spark_session(reason) if reason else None

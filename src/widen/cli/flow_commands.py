@@ -184,7 +184,6 @@ def run_command(
     if markdown:
         raise OptionMissing(option="--dry-run", expected="--markdown needs it.")
     from widen.flows.pipelines import read_pipelines, run_steps, select_steps
-    from widen.spark.engine import is_local
 
     def listen(step: PipelineStep) -> OnEvent | None:
         return sinks.listener(step.source, [(each.into, each.arguments.get("catalog")) for each in steps])
@@ -197,8 +196,7 @@ def run_command(
         given = {"storage_options": settings, "spark": spark, "progress": update}
         on_step = None if call.json else _report_step
         run = run_steps(steps, lambda step: listeners[step.name], jobs, on_step, given)
-    if not is_local(spark):
-        output.note_engine(spark)
+    output.note_engine(spark, says_local=False)
     if call.json:
         show_json(run.to_value())
     else:

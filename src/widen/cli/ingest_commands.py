@@ -411,7 +411,6 @@ def follow_source(
     """Ingest what arrives at a source until an interrupt, or once all that exists now is ingested."""
     from widen.ingestion.stream import ingest_stream
     from widen.log.log_store import LogStore
-    from widen.spark.engine import is_local
     from widen.spark.session import is_driver
 
     with progress("looking at the source") as update:
@@ -429,8 +428,7 @@ def follow_source(
             count = 0
             for _ in wait_until_stopped(stream, stop, lambda: update("finishing the interval")):
                 count += reports.show()
-    if count or not is_local(spark):
-        output.note_engine(spark)
+    output.note_engine(spark, says_local=bool(count))
     if not count:
         note("nothing to load: no new file has records.")
     if stop.is_set():

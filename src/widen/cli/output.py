@@ -394,12 +394,16 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
     return update.watch(session)
 
 
-def note_engine(spark: SparkSession) -> None:
-    """Tell where the work was done and why, unless a session was there already or Spark was asked for."""
-    from widen.spark.engine import explain_engine
+def note_engine(spark: SparkSession, *, says_local: bool = True) -> None:
+    """Tell where the work was done and why, unless a session was there already or Spark was asked for.
+
+    Args:
+        says_local: Whether to tell that this process did it.
+    """
+    from widen.spark.engine import explain_engine, find_started
 
     explanation = explain_engine(spark)
-    if explanation:
+    if explanation and (says_local or find_started(spark) is not None):
         note(explanation)
 
 

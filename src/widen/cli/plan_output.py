@@ -100,15 +100,13 @@ def show_run_plan(
     """Show what the loads of a file would change, and end with the exit code of the worst plan."""
     from widen.flows.pipelines import read_pipelines, select_steps
     from widen.flows.run_plan import plan_steps
-    from widen.spark.engine import is_local
 
     steps = select_steps(read_pipelines(file, call.storage), only)
     with progress("looking at the tables") as update:
         spark = output.choose_session(call.engine_name, update)
         given = {"storage_options": call.storage, "spark": spark, "progress": update, "readers": readers}
         planned = plan_steps(steps, jobs, _report_plan if form is PlanForm.TEXT else None, given)
-    if not is_local(spark):
-        output.note_engine(spark)
+    output.note_engine(spark, says_local=False)
     if form is PlanForm.JSON:
         show_json(planned.to_value())
     elif form is PlanForm.MARKDOWN:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial, reduce
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, cast
 
@@ -30,14 +30,13 @@ from widen.files.data_reader import FileScan, find_leaf
 from widen.model.column_path import Path, find_field, fold_path
 from widen.model.types import BYTE, INTEGER, LONG, SHORT, STRING, DataType, StructType
 from widen.model.value_classes import dataclass
-from widen.proof.canonical import Form, count_form, digest
+from widen.proof.canonical import digest
 from widen.proof.column_digests import hash_values
 from widen.proof.conditions import UnsupportedCondition, build_condition
 from widen.proof.deletion_lists import Deletion, DeletionListing, are_kept, read_deletions
-from widen.proof.row_reader import RowReader
 from widen.protocol.actions import Add
 from widen.schema.source_metadata import FORM as TEXT_FORM
-from widen.schema.source_metadata import RESCUED, role_field, source_key
+from widen.schema.source_metadata import RESCUED, role_field
 from widen.spark.engine import LocalFrame, Unsupported, as_unsupported
 from widen.verification.key_judgement import (
     AFTER,
@@ -72,8 +71,7 @@ from widen.verification.key_reader import (
 from widen.verification.keyed_proof_frames import (
     OTHERS_CHANGED,
     OTHERS_LISTED,
-    build_place_reader,
-    find_misplaced,
+    KeyedRowReader,
     quarantined_rows,
 )
 from widen.verification.records import CONVERTED, DIGEST, FORM, MAX_SHOWN, PLACE, VALUES, RecordForm, Side, Verification
@@ -113,6 +111,9 @@ _ROWS = pa.schema(
         MISPLACED: pa.string(),
     }
 )
+
+
+_FACTS = _ROWS.names[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +283,7 @@ class _TableReader:
 
     def __post_init__(self) -> None:
         self._codes = {key: code for code, key in enumerate(self.keys.to_pylist())}
-        names = {path[0].lower() for path in self.reader.rules.key}
-        places = [at for at, each in enumerate(self.schema) if source_key(each).lower() in names]
-        self._key_columns = StructType(tuple(self.schema.fields[at] for at in places))
-        self._key_places = places
-        self._keys_of = RowReader(self._key_columns, self.policy, checks_places=False)
-        self._rows_of = RowReader(self.schema, self.policy, checks_places=False)
-        self._placed = build_place_reader(self.schema, self.policy)
+        self._keyed = KeyedRowReader(self.reader, self.schema, self.policy)
         self._wanted = _wanted_values(self.keys, self.reader.rules.key, self.schema)
 
     @property
@@ -306,7 +301,8 @@ class _TableReader:
         files = {kind: {add.path: add for add in side.files} for kind, side in sides.items()}
         found: dict[int, list[pa.Table]] = {kind: [_ROWS.empty_table()] for kind in sides}
         narrow, whole = (
-            {kind: side.scan(columns) for kind, side in sides.items()} for columns in (self._key_columns, self.schema)
+            {kind: side.scan(columns) for kind, side in sides.items()}
+            for columns in (self._keyed.key_columns, self.schema)
         )
         for path in {**files[BEFORE], **files[AFTER]}:
             here = [kind for kind in sides if path in files[kind]]
@@ -328,7 +324,7 @@ class _TableReader:
         """Return the rows of the keys of a file."""
         places = []
         for positions, rows in narrow.read_located(add):
-            is_ours, _ = self._find(rows, range(len(self._key_places)))
+            is_ours, _ = self._find(rows, range(len(self._keyed.places)))
             if is_ours.true_count:
                 places.append(positions.filter(is_ours))
         if not places:
@@ -337,7 +333,7 @@ class _TableReader:
         for positions, rows in whole.read_located(add):
             ours = rows.filter(pc.is_in(positions, value_set=wanted))
             if len(ours):
-                _, codes = self._find(ours, self._key_places)
+                _, codes = self._find(ours, self._keyed.places)
                 found.append(self._to_rows(ours, codes))
         return found
 
@@ -349,7 +345,7 @@ class _TableReader:
         """
         found = []
         for positions, rows in whole.read_located(add):
-            is_ours, codes = self._find(rows, self._key_places)
+            is_ours, codes = self._find(rows, self._keyed.places)
             if codes:
                 found.append(self._to_rows(rows.filter(is_ours), codes))
             is_other = pc.invert(is_ours)
@@ -368,7 +364,7 @@ class _TableReader:
         some = rows.select(list(places)) if may_be_ours is None else rows.filter(may_be_ours).select(list(places))
         found: list[int | None] = []
         for batch in some.to_batches(_BATCH_ROWS):
-            found += map(self.code_of, map(self.reader.key, self._keys_of.forms(batch.to_struct_array())))
+            found += map(self.code_of, self._keyed.keys(batch.to_struct_array()))
         is_found = pa.array([code is not None for code in found], pa.bool_())
         if may_be_ours is not None:
             is_found = pc.replace_with_mask(may_be_ours, may_be_ours, is_found)
@@ -387,31 +383,9 @@ class _TableReader:
         return result
 
     def _to_rows(self, rows: pa.Table, codes: Sequence[int]) -> pa.Table:
-        forms: list[Form] = []
-        misplaced: list[str] = []
-        for batch in rows.to_batches(_BATCH_ROWS):
-            some = self._rows_of.forms(batch.to_struct_array())
-            misplaced += find_misplaced(self.reader, self._placed, batch.to_struct_array(), some)
-            forms += some
-        orders = list(map(self.reader.sequence, forms))
-        timed = list(map(self.reader.without_times, forms))
-        forms = [form for form, _, _ in timed]
-        digests = list(map(digest, forms))
-        columns = [
-            codes,
-            orders,
-            digests,
-            list(map(count_form, forms)),
-            list(map(self.reader.kept_form, forms)),
-            [until for _, until, _ in timed],
-            [content for content, _ in map(self.reader.content, forms, digests)],
-            [since for _, _, since in timed],
-            list(map(self.reader.tracked, forms)),
-            misplaced,
-        ]
-        return pa.table(
-            [pa.array(values, each.type) for values, each in zip(columns, _ROWS, strict=True)], schema=_ROWS
-        )
+        facts = [self._keyed.facts(batch.to_struct_array()) for batch in rows.to_batches(_BATCH_ROWS)]
+        columns = {_CODE: codes, **{name: [*chain.from_iterable(each[name] for each in facts)] for name in _FACTS}}
+        return pa.table([pa.array(columns[each.name], each.type) for each in _ROWS], schema=_ROWS)
 
 
 def _positions(scan: FileScan, add: Add) -> pa.Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import partial, reduce
-from itertools import chain, groupby, islice
+from itertools import chain, compress, groupby, islice
 from typing import Any, cast
 
 import msgspec
@@ -361,61 +361,71 @@ def _version_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the keys of the batch with their forms, and one row that sums up all others."""
     freeze_imports()
-    rows_of, names = RowReader(schema, policy, checks_places=False), {path[0].lower() for path in reader.rules.key}
-    places = [at for at, each in enumerate(schema) if source_key(each).lower() in names]
-    keys_of = RowReader(StructType(tuple(schema.fields[at] for at in places)), policy, checks_places=False)
-    placed = build_place_reader(schema, policy)
+    keyed = KeyedRowReader(reader, schema, policy)
     total = Decimal(0)
     count = 0
     for batch in batches:
         structs, hashes = batch.columns
         parts = structs.flatten()
-        fields = [structs.type.field(at) for at in places]
-        narrow = pa.StructArray.from_arrays([parts[at] for at in places], fields=fields)
-        keys = list(map(reader.key, keys_of.forms(narrow)))
+        fields = [structs.type.field(at) for at in keyed.places]
+        keys = list(keyed.keys(pa.StructArray.from_arrays([parts[at] for at in keyed.places], fields=fields)))
         is_ours = [key is not None and (wanted is None or key in wanted) for key in keys]
         mask = pa.array(is_ours, pa.bool_())
         others = hashes.filter(pc.invert(mask))
         total += pc.sum(others).as_py() or 0
         count += len(others)
-        rows = []
-        found = [key for key, ours in zip(keys, is_ours, strict=True) if ours]
-        forms = rows_of.forms(structs.filter(mask)) if found else []
-        misplaced = find_misplaced(reader, placed, structs.filter(mask), forms)
-        for key, form, wrong in zip(found, forms, misplaced, strict=True):
-            if is_chosen(key, limit):
-                order, (form, until, since) = reader.sequence(form), reader.without_times(form)
-                whole = digest(form)
-                ours = {KEY: key, SEQUENCE: order, DIGEST: whole, VALUES: count_form(form), UNTIL: until}
-                ours |= {SINCE: since, TRACKED: reader.tracked(form), MISPLACED: wrong}
-                content, _ = reader.content(form, whole)
-                rows.append(_row(kind, **ours, **{FORM: reader.kept_form(form), CONTENT: content}))
-        yield from _batches(rows)
+        is_asked = [ours and is_chosen(key, limit) for key, ours in zip(keys, is_ours, strict=True)]
+        if any(is_asked):
+            facts = keyed.facts(structs.filter(pa.array(is_asked, pa.bool_())))
+            rows = zip(compress(keys, is_asked), *facts.values(), strict=True)
+            yield from _batches(_row(kind, **{KEY: key}, **dict(zip(facts, row, strict=True))) for key, *row in rows)
     yield from _batches([_row(OTHERS, **{VALUES: kind, _HASH: total, _COUNT: count})])
 
 
-def find_misplaced(
-    reader: KeyReader, placed: RowReader | None, rows: pa.StructArray, forms: Sequence[Form]
-) -> list[str]:
-    """Return the `MISPLACED` of rows.
+class KeyedRowReader:
+    """Reads the keys of rows of a table, and what `judge_key` looks at."""
 
-    Args:
-        placed: Reads rows and checks the places of their values; None if each field has one column.
-        forms: The forms of the rows without that check.
-    """
-    if placed is None:
-        return [""] * len(forms)
-    return [
-        "\0".join(name for name in form.keys() - VERSION_FIELDS if each[name] != form[name])
-        if isinstance(form, dict)
-        else ""
-        for form, each in zip(forms, map(reader.form_of, placed.forms(rows)), strict=True)
-    ]
+    def __init__(self, reader: KeyReader, schema: StructType, policy: Policy) -> None:
+        self._reader = reader
+        names = {path[0].lower() for path in reader.rules.key}
+        self.places = [at for at, each in enumerate(schema) if source_key(each).lower() in names]
+        self.key_columns = StructType(tuple(schema.fields[at] for at in self.places))
+        self._keys = RowReader(self.key_columns, policy, checks_places=False)
+        self._rows = RowReader(schema, policy, checks_places=False)
+        # Checks the places of values, where a field has several columns.
+        self._placed = RowReader(schema, policy) if _has_several(source_columns_by_key(schema, policy)) else None
 
+    def keys(self, columns: pa.StructArray) -> Iterator[bytes | None]:
+        """Yield the keys of rows, of which only `key_columns` are given."""
+        return map(self._reader.key, self._keys.forms(columns))
 
-def build_place_reader(schema: StructType, policy: Policy) -> RowReader | None:
-    """Return what reads rows and checks the places of their values; None if each field has one column."""
-    return RowReader(schema, policy) if _has_several(source_columns_by_key(schema, policy)) else None
+    def facts(self, rows: pa.StructArray) -> dict[str, list[Any]]:
+        """Return what `judge_key` looks at in rows, by column."""
+        reader, forms = self._reader, self._rows.forms(rows)
+        timed = list(map(reader.without_times, forms))
+        bare = [form for form, _, _ in timed]
+        digests = list(map(digest, bare))
+        return {
+            SEQUENCE: list(map(reader.sequence, forms)),
+            DIGEST: digests,
+            VALUES: list(map(count_form, bare)),
+            FORM: list(map(reader.kept_form, bare)),
+            UNTIL: [until for _, until, _ in timed],
+            CONTENT: [content for content, _ in map(reader.content, bare, digests)],
+            SINCE: [since for _, _, since in timed],
+            TRACKED: list(map(reader.tracked, bare)),
+            MISPLACED: self._find_misplaced(rows, forms),
+        }
+
+    def _find_misplaced(self, rows: pa.StructArray, forms: Sequence[Form]) -> list[str]:
+        if self._placed is None:
+            return [""] * len(forms)
+        return [
+            "\0".join(name for name in form.keys() - VERSION_FIELDS if each[name] != form[name])
+            if isinstance(form, dict)
+            else ""
+            for form, each in zip(forms, map(self._reader.form_of, self._placed.forms(rows)), strict=True)
+        ]
 
 
 def _has_several(fields: ColumnsByKey) -> bool:

@@ -139,7 +139,6 @@ class ColumnCopy:
         copied: The columns that the files have; the others are null.
         constants: What all rows of a file have in some columns, by the URI of the file and the column; with a
             conversion in some fields.
-        conversion: What makes the rows of the table of the records; None if the columns of the files are theirs.
     """
 
     spark: Session
@@ -483,7 +482,6 @@ def write_typed_rows(
     """Write rows to files of a sink, and return the files.
 
     Args:
-        found: The rows, each with the records beside them that do not fit the table.
         listed_bytes: How many bytes of those records are kept at most; of more, they are only counted.
     """
     writer, left = sink.open(schema), CopiedRows()

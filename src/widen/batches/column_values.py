@@ -82,7 +82,6 @@ class RowConversion:
 
     Args:
         source: The fields of the records as they are read, with those that they get from their files.
-        partition_by: The partition columns of strings, which do not hold every text.
     """
 
     source: StructType
@@ -175,11 +174,7 @@ class RowConversion:
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """The rows of some records, and which of them the table does not take.
-
-    Args:
-        broken: The rows that break each condition.
-    """
+    """The rows of some records, and which of them the table does not take."""
 
     conversion: RowConversion
     rows: pa.RecordBatch
@@ -532,11 +527,7 @@ def _stores(slot: ColumnSlot, data_type: DataType) -> bool:
 
 @dataclass(frozen=True)
 class _Violation:
-    """A reason to quarantine records.
-
-    Args:
-        reason: Returns why a record is quarantined, by its index.
-    """
+    """A reason to quarantine records."""
 
     source: Path
     kind: Kind

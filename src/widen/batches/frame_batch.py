@@ -285,7 +285,6 @@ def observe_types(
 
     Args:
         roots: Return the observation of each part, given whether to assume that values are exact: ``assume_exact``.
-        base: The schema of the table; None if the table does not exist yet.
     """
     certain, optimistic = (
         merge_observations([names, *(Observation(root=root(assume_exact=is_exact)) for root in roots)])

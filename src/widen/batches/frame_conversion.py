@@ -95,7 +95,6 @@ def prepare_records(
     """Return records with the field rules of a policy applied.
 
     Args:
-        base: The schema of the table; None if the table does not exist yet.
         schema: The schema of the rows, for `fill_voids`; None if they are not written yet.
     """
     rules = build_typed_field_rules(base or StructType(), policy)
@@ -338,8 +337,6 @@ class ObserveKinds:
     """Observes the values of records in tasks. Picklable.
 
     Args:
-        schema: The fields to observe, with the field rules applied.
-        has_facts: Whether to look also at what the types leave open.
         is_placed: Whether the last column is the location of each record.
     """
 

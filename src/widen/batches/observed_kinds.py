@@ -251,7 +251,6 @@ class FactsOfKind:
     """The facts about the values of one kind of a field that the type leaves open, filled in batch by batch.
 
     Args:
-        observation: The observation of the kind that follows from the type alone.
         data_type: The type of scalars; None for records and maps.
     """
 

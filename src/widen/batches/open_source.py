@@ -720,11 +720,7 @@ def _bad_file(file: SourceFile, reason: str) -> BadFile:
 
 
 def with_bad_files(quarantined_records: Rows | None, spark: Session, files: tuple[BadFile, ...]) -> Rows | None:
-    """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file.
-
-    Args:
-        quarantined_records: The records, with the columns of `ORIGIN_FIELDS`; None without quarantined records.
-    """
+    """Return the rows of the quarantine for a batch: its quarantined records, and a row for each bad file."""
     if not files:
         return quarantined_records
     values = [(None, file.path, 0, f"{_PARKED if file.is_parked else _UNREADABLE}: {file.reason}") for file in files]

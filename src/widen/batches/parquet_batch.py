@@ -205,11 +205,7 @@ class PreparedPart:
 
 
 def prepare_part(part: ColumnPart, base: StructType | None, policy: Policy) -> PreparedPart:
-    """Return a part with the field rules of a policy.
-
-    Args:
-        base: The schema of the table; None if the table does not exist yet.
-    """
+    """Return a part with the field rules of a policy."""
     rules = build_typed_field_rules(base or StructType(), policy)
     empty = {each.name: (pa.array([], to_arrow(each.type)), each.type) for each in part.schema}
     prepared = apply_rules(empty, rules)
@@ -232,7 +228,6 @@ class ParquetBatch:
     Args:
         open_on_spark: Opens the same files with a Spark session, which keeps the number of the part that each written
             folder belongs to.
-        kind: What the records are, e.g. Avro.
     """
 
     spark: Session

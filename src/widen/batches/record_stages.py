@@ -52,11 +52,7 @@ class RefusedRecords(NamedTuple):
 
 
 class RecordStages:
-    """Applies the stages that a policy has.
-
-    Args:
-        limit: The maximum size of a record.
-    """
+    """Applies the stages that a policy has."""
 
     def __init__(self, policy: Policy, limit: int) -> None:
         self._finder = None if policy.record_path is None else RecordFinder(policy.record_path)

@@ -117,8 +117,6 @@ class BatchWriteSpec:
     Args:
         base: Schema before the interval; None if the table does not exist yet.
         prior_observation: Observation of earlier passes, as JSON.
-        schema: Schema of the rows, from the plan for the prior observation.
-        policy: Policy of the ingestion, to plan again.
         is_exhaustive: Whether tasks read everything even if they know that the plan will change.
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
         refused: The records that a rule refuses and no column can take; see `widen.rows.row_builder.record_digest`.

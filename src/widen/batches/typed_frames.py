@@ -111,7 +111,6 @@ class TypedRecords:
         is_head_all: Whether a head with fewer than `HEAD_RECORDS` has all records.
         files: The Parquet files whose columns these are, if tasks can read them; empty if the records have more fields.
         names_by_file: Returns the fields of each of several files with different schemas, by `source_file_key`.
-        kind: What the records are, e.g. Avro.
     """
 
     frame: DataFrame
@@ -142,11 +141,7 @@ class TypedRecords:
 
 
 def to_typed_records(frame: DataFrame, name: str, *, is_placed: bool = False) -> TypedRecords:
-    """Return the rows of a DataFrame as records.
-
-    Args:
-        is_placed: Whether the last column is the location of each record.
-    """
+    """Return the rows of a DataFrame as records."""
     fields = as_nullable(from_spark(frame.schema)).fields
     schema = StructType(fields[:-1] if is_placed else fields)
     duplicate = next(duplicate_fields(schema), None)
@@ -502,11 +497,7 @@ def opaque_rule_paths(data_type: DataType, rules: FieldRules, at: Path = ()) -> 
 
 
 def has_map_key(fields: Mapping[str, Column], schema: StructType, path: Path) -> Column | None:
-    """Return whether a map in a record has the key that a path names; None if no map is on the path.
-
-    Args:
-        path: The path of a masked or excluded field.
-    """
+    """Return whether a map in a record has the key that a path names; None if no map is on the path."""
     typed = ((fields[field.name], field) for field in schema if similarity_key(field.name) == similarity_key(path[0]))
     return _any_of(_has_key(values, field.type, fold_path(path[1:])) for values, field in typed)
 

@@ -76,7 +76,6 @@ class _FileChange:
 
     Args:
         found: The rows that change, by the key of each file with some, if Spark has found them.
-        values: The new values of columns; None for a deletion.
         changes: Where change data are written; None if none are.
         vectors: The folder of deletion vectors; None if files are written again instead.
         records_whole: Whether the files lose all rows, so that only their change data is written.
@@ -133,7 +132,6 @@ def change_files(
 
     Args:
         where: The condition, which Spark has accepted, or will not see; None for all rows.
-        values: The new values by column, with the types that Spark gives them; None to delete rows.
 
     Raises:
         Unsupported: Spark has to make the change; nothing is left of what was written.
@@ -150,7 +148,6 @@ def change_chosen_rows(
     """Update the rows that a function chooses, and return the result; nothing is committed.
 
     Args:
-        names: The columns that it looks at.
         test: Returns which rows change. Picklable, as ``values`` is, which returns their new values.
 
     Raises:
@@ -277,9 +274,6 @@ def _find_by_spark(context: ChangeContext, where: Expression) -> dict[str, _Foun
 
 def _plan(files: ChangeFiles, new: RowValues | None) -> _FileChange:
     """Return what tasks do with all rows.
-
-    Args:
-        new: Computes the new values; None to delete rows.
 
     Raises:
         Unsupported: only Spark reads or writes the table exactly.

@@ -151,9 +151,7 @@ class ChangeResult:
 
     Args:
         revised: The files with a new deletion vector; `removed` has them with their old one.
-        copied: The number of unchanged rows that are written again.
         folders: The folders of the written files, to delete if the commit fails.
-        totals: Aggregates of the changed rows that the caller asked for.
     """
 
     removed: tuple[Add, ...] = ()
@@ -211,11 +209,7 @@ class ChangeFiles:
         return tuple(self._folders)
 
     def new_folder(self, below: str = "") -> str:
-        """Return a new folder.
-
-        Args:
-            below: The parent folder, with a slash at the end.
-        """
+        """Return a new folder."""
         self._folders.append(f"{below}{uuid.uuid4().hex}")
         return self._folders[-1]
 

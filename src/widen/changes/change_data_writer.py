@@ -103,7 +103,6 @@ def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) 
     """Write rows, and the change data of those that change, if `can_write_rows_and_changes`.
 
     Args:
-        rows: The columns of the table with their new values, and the struct `BEFORE`.
         change: The value of `ChangeKind.UPDATE` or `ChangeKind.INSERT`, or null for a row that stays as it is. An
             updated row has two rows in the change data.
     """
@@ -116,11 +115,7 @@ def write_rows_and_changes(files: ChangeFiles, rows: DataFrame, change: Column) 
 
 @dataclass(frozen=True, slots=True)
 class RowReplacements:
-    """Rows that replace others in their files.
-
-    Args:
-        words: The bitmap words that mark the old rows.
-    """
+    """Rows that replace others in their files."""
 
     fresh: list[Add]
     recorded: list[AddCdc]
@@ -284,7 +279,6 @@ def write_vectors(
     """Write a deletion vector for every file with deleted rows; return the vectors by the keys of the files.
 
     Args:
-        store: The store of the table; the executors reopen it.
         deleted: Bitmap words that mark the newly deleted rows.
         current: The files that get a vector, with their current one, whose rows stay deleted.
 

@@ -53,14 +53,7 @@ class CopyGroup(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class FileCopier(Generic[T]):
-    """How tasks copy files. Picklable.
-
-    Args:
-        read: Yields the rows of a file, some at a time.
-        open: Returns a writer for the rows of a file, given the folder of the copies.
-        key: Returns what files have in common whose rows are written by one writer.
-        arrange: Sorts the rows of such files; None to keep them as they are.
-    """
+    """How tasks copy files. Picklable."""
 
     store: LogStore
     read: Callable[[T], Iterator[pa.Table]]
@@ -121,10 +114,6 @@ def copy_groups(
     """Copy files in this process or in tasks, and return the copies of each group in their order.
 
     If this fails, the copies are deleted where the store allows it.
-
-    Args:
-        session: Returns the session, whose executors copy large files.
-        threads: How many groups this process copies at the same time.
     """
     total = sum(copier.size(file) for group in groups for file in group.files)
     with ExitStack() as undo:

@@ -59,9 +59,7 @@ class DeltaCopies:
     """How rows of files of a version are copied to new files in the current types. Nothing is committed.
 
     Args:
-        session: Returns the session; called only if files are written.
         unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
-        file_bytes: The maximum size of the new files; by default as for other files.
     """
 
     session: Callable[[], Session]

@@ -235,11 +235,7 @@ class ForgottenKeys:
 
 
 def write_without(lists: KeyLists, rule: ForgetRule, number: int, staged: StagedFiles | None) -> ForgottenKeys:
-    """Write a list without some keys. A commit makes it the table's list; call `delete_old` after that.
-
-    Args:
-        staged: Deletes what is written if the commit is not made; None only counts.
-    """
+    """Write a list without some keys. A commit makes it the table's list; call `delete_old` after that."""
     # List before the commit: a writer that added one of these files must be planned again after it.
     store, listed = lists.store, [entry.path for entry in lists.store.list(lists.folder)]
     gone, kept = set[str](), list[tuple[str, int]]()

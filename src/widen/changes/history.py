@@ -79,11 +79,7 @@ RankContents = Callable[[pa.Array, pa.Array], pa.Array]
 
 
 def order_events(events: Events, rank_contents: RankContents, rules: KeyRules) -> pa.Table:
-    """Sort events by key and sequence; among equal ones the event that counts comes first.
-
-    Args:
-        rank_contents: Compares records and rows with the same key and sequence.
-    """
+    """Sort events by key and sequence; among equal ones the event that counts comes first."""
     ordered = _order(events)
     ties = _find_ties(ordered)
     if len(ties):

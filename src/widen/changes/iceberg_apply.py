@@ -80,7 +80,6 @@ class RowChange:
         decide: Returns rows with `FILE`, `ROW` and `CLAUSE`, given all rows of the scan and the columns to return of
             them, with their new values.
         returns_all: Whether it returns all rows, also those without a clause, and decides the same each time.
-        is_unique: Whether a row that is decided several times is an error.
         searched: What all rows fulfil that change, if it is known.
         marks: Whether old rows are marked in deletion vectors, and their files are not copied.
     """
@@ -403,11 +402,7 @@ def _mark(changed: DataFrame, kinds: Sequence[ChangeKind]) -> DataFrame:
 
 
 def _sum_words(words: DataFrame, held: pa.Table | None, kinds: Sequence[ChangeKind]) -> list[tuple[Any, ...]]:
-    """Return the key of each file with the number of its marked words and the sums of the numbers of its words.
-
-    Args:
-        held: The words, if this process holds them.
-    """
+    """Return the key of each file with the number of its marked words and the sums of the numbers of its words."""
     columns = [_ROWS, DISTINCT, *(f"{_ROWS}_{at}" for at in range(len(kinds)))]
     if held is None:
         sums = words.groupBy(FILE).agg(F.count(MASK), *map(F.sum, columns))

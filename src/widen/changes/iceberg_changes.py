@@ -103,12 +103,7 @@ class IcebergChange:
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """The rows of the newest version of a table that a condition selects.
-
-    Args:
-        whole: These, and those that Spark has no type for: Arrow copies their values.
-        branch: The branch to change; None for the main branch.
-    """
+    """The rows of the newest version of a table that a condition selects."""
 
     name: TableName
     table: Table
@@ -138,11 +133,7 @@ class SelectedRows:
             return self._commit(transaction, staged, DELETE, files, metrics)
 
     def update(self, assignments: Mapping[str, Expression]) -> IcebergChange:
-        """Update the rows, in one commit if there are any.
-
-        Args:
-            assignments: The new values by column path; they refer to the row before the update.
-        """
+        """Update the rows, in one commit if there are any."""
         given = {path: assignments[text] for text, path in assigned_paths(Relation(self.whole), assignments).items()}
         self._ensure_assignable({path[0] for path in given})
         return self._here_or_on_spark(lambda rows: rows._update(given))
@@ -486,11 +477,7 @@ class IcebergFold:
 
 
 def open_fold(name: TableName, column: Path, into: Path | None, spark: Session) -> IcebergFold:
-    """Return the fold of a column in the newest version of a table.
-
-    Args:
-        into: The target column; by default the one with the plain field name.
-    """
+    """Return the fold of a column in the newest version of a table."""
     rows = select_iceberg_rows(name, None, spark)
     find_unreadable(rows.table.schema()).ensure_kept()
     plan = plan_fold(rows.schema, column, into)

@@ -61,9 +61,7 @@ class IcebergCompactionRequest:
 
     Args:
         where: A condition; files that cannot have a row that fulfils it stay. None for the whole table.
-        target_bytes: The size of the new files; None for the table's target size.
         zorder_by: The columns to sort by, along a Z-order curve.
-        sorts: Whether to sort all rows of each partition by the sort order of the table.
         only_old: Whether to write only files in old types or of older partition specifications, each for itself.
     """
 

@@ -59,7 +59,6 @@ class HeldRows:
         rows: `FILE`, as a number, and `ROW`, null for a new row; `CLAUSE`; and the columns that change, in the types of
             the table.
         files: The key of each file by its number.
-        kinds: What each clause does. Clauses with other numbers change nothing.
         marked: Instead of rows, the positions of those that the first clause deletes, by the key of their file.
     """
 
@@ -152,7 +151,6 @@ def hold_rows(
     """Run the job that decides rows, and return them.
 
     Args:
-        decided: `FILE`, `ROW`, `CLAUSE`, and the columns that change.
         is_broken: The condition that the new values of a row violate a rule of the table; None if it has no rules.
 
     Returns:
@@ -274,8 +272,6 @@ class RowSearch:
 
         Args:
             columns: The columns that change, with their types after the change.
-            used: The columns that the functions look at.
-            test: Returns which of the rows change; None for all.
 
         Raises:
             Unsupported: as for `hold_updates`.
@@ -305,7 +301,6 @@ class RowSearch:
 
         Args:
             names: The columns of these rows, in addition to the columns of the condition.
-            also: Another test that the rows pass.
 
         Raises:
             Unsupported: only Spark can read the files, or evaluate the condition.

@@ -53,7 +53,6 @@ class IcebergFiles(KeyedTable):
 
     Args:
         source: The snapshot before the batch, with the metadata of the commit.
-        old_schema: Its columns; None if the table does not exist yet.
         lists: The keys that were deleted until the snapshot.
     """
 

@@ -340,9 +340,7 @@ class _CopiedFile:
     Args:
         columns: Its columns; see `widen.files.iceberg_columns.read_unmarked`.
         gone: The positions of the rows that the copy lacks.
-        replaced: See `ChangedRows`.
         added: Returns rows to write instead of a file's rows.
-        lineage: What its rows inherit, in a table whose rows have ids.
         together: Equal for files whose rows are sorted, and written, together.
     """
 
@@ -361,11 +359,7 @@ def _all(_: ScannedFile) -> str:
 
 
 def _partition_of(current: str, file: ScannedFile) -> str:
-    """Return the partition of a file; the same for all files that the table would now partition in another way.
-
-    Args:
-        current: How the texts of the current partitions begin.
-    """
+    """Return the partition of a file; the same for all files that the table would now partition in another way."""
     return file.partition if file.partition.startswith(current) else ""
 
 

@@ -118,9 +118,6 @@ class KeyColumns:
     def bounds(self, values: pa.Array) -> list[tuple[DataType, Path, Any, Any]]:
         """Return ranges of the columns that contain every row with one of some values.
 
-        Args:
-            values: What `read` has returned, without nulls.
-
         Returns:
             The type and place of each column that has some of the values, with the smallest and the largest one; dates
             are days since 1970. Empty if the ranges are not known.
@@ -159,7 +156,6 @@ class OrderColumns:
 
     Args:
         columns: The types and places of those whose values have an order; at least one.
-        others: The result of `beside_texts` if the sequence is a text.
     """
 
     columns: tuple[tuple[DataType, Path], ...]

@@ -69,7 +69,6 @@ class Buckets:
     """The buckets of a load.
 
     Args:
-        session: Runs the tasks.
         table: The table. Its keys that were deleted decide where there is a sequence.
         folder: A new folder of the table for what tasks stage, which the caller deletes in the end.
     """

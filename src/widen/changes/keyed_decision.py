@@ -60,7 +60,6 @@ class KeyPlan:
         unchanged: The column that names the fields that keep their values; None if no record names any.
         since: The columns that say when versions start; None if every record is a version.
         tracked: The fields whose changes open a version, and how they are read, likewise.
-        defaults: See `PartialRecords`.
         condition: The condition of deletions that only Spark evaluates; None without one.
     """
 
@@ -229,9 +228,7 @@ class Decider:
     """Decides what the records of some keys do, as Arrow columns.
 
     Args:
-        records: The result of `KeyPlan.record_columns`, of all records of the keys.
         codes: The number of each record's key, from 0 on.
-        rows: The result of `KeyPlan.row_columns`, of all rows of the keys, with the number of their key as `code`.
         listed: The deletions of the keys that the table remembers, and perhaps of others.
     """
 

@@ -602,9 +602,6 @@ def resolve_merge(
 
     The table gets the new columns and wider types of the source for columns that a clause with access to the source
     assigns.
-
-    Args:
-        options: The schema changes that are allowed; casts always are.
     """
     resolution = MergeResolution(state.schema, sides, clauses, options)
     growth = SchemaGrowth(state.metadata)
@@ -614,11 +611,7 @@ def resolve_merge(
 
 
 class MergeResolution:
-    """The names that the clauses of a merge may use, the values that they assign, and the columns that these need.
-
-    Args:
-        options: The schema changes that are allowed; casts always are.
-    """
+    """The names that the clauses of a merge may use, the values that they assign, and the columns that these need."""
 
     def __init__(
         self, schema: StructType, sides: MergeSides, clauses: tuple[MergeClause, ...], options: SchemaChangeOptions

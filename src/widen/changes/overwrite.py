@@ -69,9 +69,6 @@ def remove_replaced_rows(
     """Remove rows, and return the result, with change data files for the added rows where they are needed.
 
     Nothing is committed. If anything fails, the written files are deleted (best effort).
-
-    Args:
-        added: The files with the new rows, which the same commit adds.
     """
     if replaced.keys is None:
         return remove_whole_files(snapshot.files(), ReadSet.EVERYTHING)

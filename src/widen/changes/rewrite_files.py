@@ -100,7 +100,6 @@ class FileRewrite:
 
     Args:
         unmapped: Whether the new files use the logical names of the columns, not the physical names of column mapping.
-        target_bytes: The size of the new files; None for the size of the old ones.
         zorder_by: The columns to sort by, along a Z-order curve.
     """
 
@@ -230,8 +229,6 @@ class OldFileRewrite:
 
     Args:
         session: Returns the session; called only to rewrite files, or to read very many footers.
-        batch_bytes: The most bytes of old files that one commit replaces.
-        files: The number of files rewritten so far.
     """
 
     store: LogStore
@@ -486,7 +483,6 @@ class CompactionRequest:
     """What to compact.
 
     Args:
-        where: A condition on partition columns; None for the whole table.
         zorder_by: The columns to sort by, along a Z-order curve.
     """
 

@@ -186,9 +186,7 @@ def change_via_materialized_rows(
 
     Args:
         decide: The decision; it may omit rows without a clause. It must not return an updated or deleted row twice.
-        kinds: What each clause does, by the number of the clause; other numbers do nothing.
         check: Called before anything is written, if a row of the table was decided twice.
-        totals: Aggregates of the decided rows, for the result.
     """
     kept = [quote_name(name) for name in context.schema.names] if {*kinds} != {ChangeKind.DELETE} else []
     kept += [BEFORE] if _may_record(context, kinds) else []

@@ -85,11 +85,7 @@ def _delete_by_spark(context: ChangeContext, where: Expression) -> ChangeResult:
 def update(
     spark: Session, snapshot: Snapshot, assignments: Mapping[str, Expression], where: Expression | None
 ) -> ChangeResult:
-    """Update rows, and return the result. Nothing is committed.
-
-    Args:
-        assignments: The new values by column path; they refer to the row before the update.
-    """
+    """Update rows, and return the result. Nothing is committed."""
     paths = assigned_paths(Relation(snapshot.schema), assignments)
     ensure_identities_kept(snapshot.schema, paths.values())
     given = {path: assignments[text] for text, path in paths.items()}

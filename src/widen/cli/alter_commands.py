@@ -120,11 +120,7 @@ def ensure_one_change(changes: Mapping[str, Any], *, rename: bool, add: bool, dr
 def parse_operations(
     schema: StructType, column: str, changes: Mapping[str, Any], name: str | None, *, add: bool, drop: bool
 ) -> Sequence[Operation]:
-    """Return the operations that the options of the command ask for.
-
-    Args:
-        changes: The changes of the column, or the settings of a new one.
-    """
+    """Return the operations that the options of the command ask for."""
     from widen.schema.alter import parse_column_changes, parse_drops, parse_new_columns, parse_rename
 
     if name is not None:

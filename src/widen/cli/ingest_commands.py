@@ -385,9 +385,6 @@ def ensure_new(new: bool, options: Mapping[str, object]) -> None:
 def ensure_options_apply(alone: Mapping[str, object], followed: Mapping[str, object], *, follows: bool) -> None:
     """Check that every option that is given applies.
 
-    Args:
-        alone: The options of a single ingestion, with their values.
-
     Raises:
         OptionConflict: one of a single ingestion is given for a source that is followed.
         OptionMissing: one of a source that is followed is given, and the source is not followed.
@@ -458,11 +455,7 @@ class _LocalReports:
 
 @dataclass(frozen=True)
 class _ServerReports:
-    """Brings reports from a server of Spark Connect, where the intervals run, to the client.
-
-    Args:
-        checkpoint: The checkpoint location, which both can reach.
-    """
+    """Brings reports from a server of Spark Connect, where the intervals run, to the client."""
 
     report: Callable[[IngestResult], object]
     checkpoint: LogStore

@@ -241,9 +241,7 @@ class StepDisplay:
     """Shows the current step; call it with the next one.
 
     Args:
-        show: Shows a text, or None without a terminal.
         resources: Holds what must end with the display.
-        clock: Returns the time in seconds.
     """
 
     show: Callable[[str], object] | None
@@ -374,11 +372,7 @@ def explain_start() -> Iterator[None]:
 
 
 def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
-    """Return the session for an ingestion, which may need no Spark; see `widen.spark.engine.open_session`.
-
-    Args:
-        update: Shows the progress of Spark jobs.
-    """
+    """Return the session for an ingestion, which may need no Spark; see `widen.spark.engine.open_session`."""
     from widen.spark.engine import LocalSession, as_given, open_session
     from widen.spark.session import find_active, start_spark
 

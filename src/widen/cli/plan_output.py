@@ -135,11 +135,7 @@ def show_heading(step: PipelineStep) -> None:
 
 
 def show_failure(error: Exception, text: str) -> None:
-    """Show why a step failed.
-
-    Args:
-        text: What is shown of an error that is not ours.
-    """
+    """Show why a step failed."""
     if isinstance(error, WidenError):
         show_error(error)
     else:

@@ -169,9 +169,6 @@ class EventSinkOptions:
     ) -> OnEvent | None:
         """Return what gets the events of a load: files, webhooks, OpenLineage; None if nothing does.
 
-        Args:
-            tables: The tables that are written, each with its catalog, if any.
-
         Raises:
             InvalidOption: an option needs a URL and has no URL, the URL cannot be used, or a vacuum of a table would
                 delete a file.

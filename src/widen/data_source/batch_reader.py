@@ -198,7 +198,6 @@ class TableColumns:
 
     Args:
         recorded: How change data files are read, which say themselves how each row changed.
-        has_changes: Whether rows have the columns of the change data feed.
     """
 
     scan: LocalScan
@@ -213,11 +212,7 @@ class TableColumns:
 
 
 def select_columns(snapshot: Snapshot, *, has_changes: bool) -> TableColumns:
-    """Return what a read of a version returns.
-
-    Args:
-        has_changes: Whether rows have the columns of the change data feed.
-    """
+    """Return what a read of a version returns."""
     try:
         scan = plan_local_scan(snapshot)
     except Unsupported as error:

@@ -313,7 +313,6 @@ def commit_staged(
     """Ingest what the tasks of a batch have staged, and delete what no commit needs any more.
 
     Args:
-        owner: The id of the query, or the name of a write of a batch.
         interval: The id and the number of the commit. If the table has it already, nothing is ingested.
     """
     sink = parse_sink(options, is_overwrite=False)

@@ -71,8 +71,6 @@ class StagingPlace:
     Args:
         owner: The name of a write of a batch; streams have the id of their query.
         column: The index of the column with texts; None to stage all columns with their types.
-        limit_bytes: The maximum size of the rows of all tasks.
-        max_record_bytes: The maximum size of a text.
         loaded_at: The time of the load, if rows with types get it as a field.
     """
 

@@ -123,7 +123,6 @@ def commit_files(plan: WritePlan, written: Sequence[WrittenFiles], txn: Txn | No
     """Commit the files that the tasks of a write have written.
 
     Args:
-        plan: The write, as it was planned before the first row.
         txn: The batch of a stream or of an application; if the table already has it, nothing is committed.
     """
     adds = [to_partitioned_add(plan.layout.split, part) for message in written for part in message.files]
@@ -198,11 +197,7 @@ _CODEC = "snappy"
 
 @dataclass(frozen=True, kw_only=True)
 class WritePlan:
-    """What a write does to a table. Picklable.
-
-    Args:
-        read_version: The version that the plan is based on; None if the write creates the table.
-    """
+    """What a write does to a table. Picklable."""
 
     options: SourceOptions
     incoming: StructType
@@ -232,9 +227,6 @@ def plan_write(
     options: SourceOptions, incoming: StructType, *, is_overwrite: bool, job: str | None = None
 ) -> WritePlan:
     """Return what a write does to the newest version of a table, or to a new table.
-
-    Args:
-        job: The folder of the files, if it is known already.
 
     Source: Delta Lake's schema enforcement and evolution
     """
@@ -354,11 +346,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(frozen=True)
 class WrittenFiles(WriterCommitMessage):
-    """The files that a task has written.
-
-    Args:
-        query_id: The id of the streaming query, if the task belongs to one.
-    """
+    """The files that a task has written."""
 
     plan: WritePlan
     files: tuple[PartFile, ...]

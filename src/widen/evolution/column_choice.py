@@ -98,7 +98,6 @@ def choose_columns(
 
     Args:
         columns: The existing columns of the field; empty at first sight.
-        table_format: The format, which decides what can be widened in place.
 
     Source: docs/evolution-rules.md#u4 to #u9, #u15 to #u17, #d1, #d2, #d15, #d18
     """
@@ -294,9 +293,6 @@ def _with_common(
     keeps_booleans: bool,
 ) -> ColumnChoice:
     """Return the choice, extended so that one column takes all primitives if it adds a primitive.
-
-    Args:
-        columns: Its existing columns, already widened.
 
     Source: docs/evolution-rules.md#u9, #d15, #d18
     """

@@ -125,7 +125,6 @@ class _StructCursor:
     """The struct that is being evolved.
 
     Args:
-        path: Its path in the schema, with steps into arrays and maps.
         level: The number of nested structs, arrays and maps down to it, with it and the table.
     """
 

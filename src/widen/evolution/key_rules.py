@@ -351,9 +351,6 @@ def match_recorded_keys(
 ) -> KeyRules | None:
     """Return the rules of an ingestion with the spelling of its table; see `KeyRules.spelled_as`.
 
-    Args:
-        in_any_case: Whether names that differ in case only mean one field.
-
     Raises:
         OptionMissing: the ingestion has no keys, but the table records some.
         InvalidOption: it has other keys, or another order.
@@ -411,7 +408,6 @@ class KeyCounts:
 
     Args:
         inserted: Rows of keys that the table did not have.
-        updated: Rows that a newer record replaced.
         deleted: Rows that were deleted.
         unknown_deletes: Deletions of keys that the table does not have.
         late: Records that change nothing: the batch or the table has a newer one of their key, or the same one.

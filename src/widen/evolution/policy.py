@@ -199,7 +199,6 @@ class Policy:
             column, which is never widened.
         max_columns: The maximum number of leaves; ingestion adds no columns beyond it.
         max_keys: The limit of keys in one field of a batch; more of them are data and not names.
-        table_format: The format of the table, which decides what can be widened in place.
         date_fields: The fields that convert strings in and below them if they are ISO 8601 dates or timestamps.
         local_time_fields: The same for strings that are ISO 8601 dates or timestamps without a time zone.
         spelling: Which spellings of times are read, wherever strings are read as dates or timestamps.
@@ -379,11 +378,7 @@ def with_paths(policy: Policy, change: Callable[[Path], Path]) -> Policy:
 def spell_as(
     schema: StructType, policy: Policy, source: StructType, use: NameUse | None = None
 ) -> tuple[StructType, Policy]:
-    """Return a table and a policy with the names that a source with types has for their fields.
-
-    Args:
-        use: Grows by how the names are used.
-    """
+    """Return a table and a policy with the names that a source with types has for their fields."""
     names = field_names(schema, policy)
     spellings = {} if names is None else find_spellings(names, keys_of(source), use or NameUse())
     return respell_all(schema, policy, spellings)

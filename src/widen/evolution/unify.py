@@ -362,9 +362,6 @@ class FoldResult:
 def plan_fold(schema: StructType, column: Path, into: Path | None = None) -> FoldPlan:
     """Plan the fold of a column.
 
-    Args:
-        into: Another column of its field; by default the one with the plain name.
-
     Raises:
         FoldRefused: the columns do not hold the same field, or their values cannot be converted one by one.
     """

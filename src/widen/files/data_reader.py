@@ -68,7 +68,6 @@ class RowSlice:
         first_byte: Only row groups that begin at this byte or later are read.
         end_byte: Only row groups that begin before this byte are read; None for no limit.
         kept: The same file in another version, whose rows are left out; None to leave out none.
-        marked: Positions of more rows that are left out.
     """
 
     file: Add
@@ -83,7 +82,6 @@ class LocalScan:
     """How this process reads the files of a table. Picklable.
 
     Args:
-        schema: The columns to return, with the metadata of column mapping.
         partition_keys: The keys of the partition values in file actions, by column.
     """
 
@@ -222,7 +220,6 @@ def read_in_tasks(spark: Session, snapshot: Snapshot, only: Collection[str] | No
 
     Args:
         spark: A session of this process; see `widen.spark.engine.is_local`.
-        only: The files to read, by their paths in the log; by default all files of the version.
     """
     scan, files = plan_local_scan(snapshot), snapshot.files()
     if only is not None:

@@ -75,11 +75,7 @@ _PARTS_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class ArrowLayout:
-    """The layout of files that tasks write with Arrow.
-
-    Args:
-        split: The physical names of the partition columns.
-    """
+    """The layout of files that tasks write with Arrow."""
 
     sink: PartSink
     schema: pa.Schema
@@ -142,11 +138,7 @@ def _has_variants(data_type: pa.DataType) -> bool:
 
 
 def to_arrow_with_ids(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema of files, with the field ids of fields, elements, keys and values.
-
-    Args:
-        schema: The columns, with ids as Delta's column mapping has them.
-    """
+    """Return the Arrow schema of files, with the field ids of fields, elements, keys and values."""
     return pa.schema([_arrow_field(field) for field in schema])
 
 
@@ -351,7 +343,6 @@ class PartFile(msgspec.Struct, frozen=True):
     """A file that a task has written.
 
     Args:
-        stats: Its statistics, in the form of the table format.
         counts: How many values each leaf has, as a tag of Delta's log; empty if the statistics say so.
         partition: The partition values: for Delta a JSON array of the texts in the log, for Iceberg see
             `widen.iceberg.partitions.encode_partition`; empty if there are no partitions.
@@ -398,11 +389,7 @@ def find_part_sink(spark: Session, store: LogStore, table: TableConfiguration) -
 def describe_columns(
     columns: frozenset[Path], partition_by: Collection[str] = ()
 ) -> Callable[[pq.FileMetaData, Mapping[Path, int]], tuple[str, str]]:
-    """Return a function that returns the statistics and the counts of a file in the form of Delta's log.
-
-    Args:
-        columns: The physical paths of the leaf columns that get statistics.
-    """
+    """Return a function that returns the statistics and the counts of a file in the form of Delta's log."""
     return partial(_describe_part, columns, partition_by)
 
 

@@ -59,11 +59,7 @@ _EXPANDED_ROWS = 1 << 24
 
 
 def deleted_words(spark: SparkSession, store: LogStore, vectors: list[tuple[str, DeletionVector]]) -> DataFrame:
-    """Return the deleted rows of files as words for `without_marked`.
-
-    Args:
-        store: The store of the table; the executors open it again.
-    """
+    """Return the deleted rows of files as words for `without_marked`."""
     rows = [(key, msgspec.json.encode(vector).decode()) for key, vector in vectors]
     described = spark.createDataFrame(rows, f"{FILE} string, vector string")
     spread = described.repartition(min(len(rows), 200)) if len(rows) > 1 else described

@@ -72,7 +72,6 @@ class Footer:
     """The facts of a footer that the log needs.
 
     Args:
-        stats: The statistics as the JSON text of the log.
         counts: How many values each leaf has, as a tag of the log; empty if the statistics say so for all of them.
     """
 
@@ -98,8 +97,6 @@ def read_footers(spark: Session, store: LogStore, paths: Sequence[str], columns:
     """Return the footers of files, in the order of the paths.
 
     Args:
-        store: The store of the table; for many files, the executors reopen it.
-        paths: Plain paths relative to the table.
         columns: The physical paths of the leaf columns that get statistics.
     """
     return read_files(lambda: spark, partial(read_footer, store, columns), paths, DRIVER_FOOTERS)
@@ -110,18 +107,13 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
 
     Args:
         columns: The physical paths of the leaf columns that get statistics.
-        path: The plain path, relative to the table.
     """
     with open_data_file(store, path) as file:
         return footer_of(_read_metadata(file), columns)
 
 
 def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
-    """Return what the footer of one file says of every leaf; needs no Spark.
-
-    Args:
-        path: The plain path, relative to the table.
-    """
+    """Return what the footer of one file says of every leaf; needs no Spark."""
     with open_data_file(store, path) as file:
         metadata = _read_metadata(file)
         all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
@@ -245,7 +237,6 @@ def read_files(
     """Return what a function reads from each file, in the order of the paths.
 
     Args:
-        session: Returns the session; called only for more than ``driver_files`` files.
         read: Reads a file, given its path. It travels to the executors, and its results travel back.
     """
     if len(paths) <= driver_files:
@@ -429,9 +420,6 @@ def names_by_id(columns: pa.Schema, schema: StructType, path: str) -> Names:
     If the file lacks a column but another column has its physical name, the column gets an unused name, so that a
     reader by name does not find the wrong one.
 
-    Args:
-        schema: The columns to find, in logical names, with their ids.
-
     Raises:
         CorruptFile: the file is not Parquet, or it has no field ids, so its columns are unknown.
 
@@ -536,7 +524,6 @@ class OldType:
 
     Args:
         path: The logical path of the leaf.
-        type: The old type in Spark SQL.
     """
 
     path: Path

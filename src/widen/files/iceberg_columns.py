@@ -47,7 +47,6 @@ class FileColumns:
     """How the columns of a file differ from the table's columns. Equal for all files that can be read together.
 
     Args:
-        names: The names that columns have in the file instead of their own, by path.
         stored: The decimals that have fewer digits in the file, and integers with fewer bits, by path.
         has_similar_names: Whether columns of the file have names that differ only in case.
     """
@@ -86,11 +85,7 @@ def locate_columns(columns: pa.Schema, schema: StructType, mapping: NameMapping 
 
 
 def missing_values(schema: StructType, missing: Iterable[Path], initial: Mapping[int, Any]) -> dict[Path, Any]:
-    """Return the values of columns that a file lacks, by path; those that are null are left out.
-
-    Args:
-        initial: The values of rows from before a column, by field id.
-    """
+    """Return the values of columns that a file lacks, by path; those that are null are left out."""
     ids = {path: int(each.metadata.get(COLUMN_ID, -1)) for path, each in fields(schema)} if initial else {}
     return {path: initial[ids[path]] for path in missing if ids.get(path) in initial}
 
@@ -266,7 +261,6 @@ def read_schemas(session: Callable[[], Session], io: FileIO, paths: Sequence[str
     """Return the columns of Parquet files, in the order of the paths; files with equal columns share one object.
 
     Args:
-        session: Returns the session, whose executors read the footers of many files.
         io: Opens the files; executors get a copy of it.
     """
     # Another thread may clear the caches between the two locks, so the result does not depend on them.
@@ -318,12 +312,7 @@ _CASE_FIX = "Set spark.sql.caseSensitive to true, so that Spark can read the fil
 def open_with_arrow(
     spark: SparkSession, io: FileIO, schema: StructType, names: Names, keys: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of files in the names and types of the table, with `PLACE` and `POSITION`.
-
-    Args:
-        io: Opens the files; executors get a copy of it.
-        names: The names that columns have in the files instead of their own, by path.
-    """
+    """Return the rows of files in the names and types of the table, with `PLACE` and `POSITION`."""
     visible = as_nullable(visible_schema(schema))
     listed = spark.createDataFrame(pa.table({_PATH: list(keys), PLACE: list(keys.values())}))
     spread = listed.repartition(min(len(keys), _MOST_TASKS)) if len(keys) > 1 else listed
@@ -335,7 +324,6 @@ def with_names_in_files(schema: StructType, names: Names, constants: Mapping[Pat
     """Return the columns of a table with the names that files give them as physical names.
 
     Args:
-        names: The names that columns have in the files instead of their own, by path.
         constants: The values of columns that the files lack, by path; null for others.
     """
     in_file = dict(names)
@@ -369,12 +357,7 @@ def _read_file(io: FileIO, stored: StructType, path: str, place: str) -> Iterato
 
 @dataclass(frozen=True)
 class IcebergFileScan:
-    """How this process reads columns of data files whose rows have no values outside of the files.
-
-    Args:
-        mapping: The name mapping of the table, for files without field ids.
-        initial: The values of columns that a file lacks, by field id.
-    """
+    """How this process reads columns of data files whose rows have no values outside of the files."""
 
     io: FileIO
     schema: StructType
@@ -539,7 +522,6 @@ def _open_batches(
     Args:
         is_exact: Whether to refuse what Spark reads in another way: dates and times that it counts in the Julian
             calendar, and what only it reads.
-        choose: Returns the columns to read, given the columns of the file; None for all.
 
     Raises:
         Unsupported: only Spark can read the file exactly.

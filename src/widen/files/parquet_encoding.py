@@ -35,7 +35,6 @@ class Encoding:
     Args:
         row_group_bytes: A row group is written once it has this many bytes of Arrow data.
         blooms: The rate of wrong positives of the bloom filter of each column that has one.
-        bloom_bytes: The largest size of a bloom filter.
     """
 
     level: int | None = None

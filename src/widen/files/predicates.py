@@ -87,7 +87,6 @@ def bind_condition(where: Expression | None, scope: StructType | PredicateScope)
     Args:
         where: The condition in Spark SQL, which is not validated, because Spark parses the same text. Nothing is known
             of a Column, or without a condition.
-        scope: The columns that it may use: the columns of a table, or of a table with an alias.
     """
     if not isinstance(where, str) or "\\" in where:  # sqlglot and Spark read escapes differently
         return UnknownPredicate()
@@ -189,7 +188,6 @@ def find_equal_columns(on: Expression, alias: str, other: str) -> list[tuple[str
     Args:
         on: The condition in Spark SQL; nothing is known of a Column.
         alias: The alias of the relation whose columns come first.
-        other: The alias of the other relation.
     """
     if not isinstance(on, str) or "\\" in on:
         return []

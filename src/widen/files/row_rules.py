@@ -25,12 +25,7 @@ from widen.spark.errors import SHOWN_CHARACTERS
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """A condition that every row must fulfil. Picklable.
-
-    Args:
-        name: What the condition is, as errors say it.
-        expression: The condition, in Spark SQL.
-    """
+    """A condition that every row must fulfil. Picklable."""
 
     name: str
     expression: str
@@ -38,11 +33,7 @@ class RowRule:
     columns: tuple[Field, ...]
 
     def find_broken(self, rows: pa.RecordBatch) -> pa.Array:
-        """Return the rows that break the rule: their condition is false or null.
-
-        Args:
-            rows: At least the columns that the rule uses.
-        """
+        """Return the rows that break the rule: their condition is false or null."""
         holds = self.test(pa.Table.from_batches([rows]))
         return pc.invert(pc.fill_null(holds, False)).combine_chunks()
 

@@ -213,11 +213,7 @@ def _widened(schema: StructType, partition_by: tuple[str, ...]) -> Mapping[Path,
 def stored_types(
     spark: Session, snapshot: Snapshot, files: pa.Table, wanted: frozenset[Path]
 ) -> list[StoredTypes | None]:
-    """Return for each file which of the wanted leaves it stores in an old type; None where that is unknown.
-
-    Args:
-        wanted: The leaves, as `unsafe_columns` and `slow_decimals` return them.
-    """
+    """Return for each file which of the wanted leaves it stores in an old type; None where that is unknown."""
     cache = _cached_types(snapshot.location, snapshot.metadata.schema_string)
     keys = list(zip(files["path"].to_pylist(), files["modification_time_ms"].to_pylist(), strict=True))
     new = files.filter(pa.array([key not in cache for key in keys], pa.bool_()))

@@ -85,7 +85,6 @@ class StatisticsRepair:
     """Finds the files of a table whose bounds in the log contradict their footers.
 
     Args:
-        session: Returns the session; called only to read the footers of many files.
         driver_files: The maximum number of files whose footers this process reads.
         adds_booleans: Whether to add the bounds of booleans, too.
     """

@@ -34,11 +34,7 @@ _SERIES = re.compile(r"(.*?)([\W_]*)\d.*")
 
 @dataclass
 class SourceGroup:
-    """The files of one load.
-
-    Args:
-        source: The folder of the files, or a pattern.
-    """
+    """The files of one load."""
 
     name: str
     source: str

@@ -698,7 +698,6 @@ class IcebergSource:
     """A table as a scan reads it.
 
     Args:
-        session: Returns the session; not called for files that this process reads itself.
         io: Opens footers and delete files; executors get a copy of it.
     """
 
@@ -714,11 +713,7 @@ class IcebergSource:
     def open(
         self, schema: StructType, predicate: Predicate, columns: FileColumns, files: Sequence[FileEntry]
     ) -> FileRows:
-        """Return files with the same column names, as Spark reads them, with what their projection needs.
-
-        Args:
-            predicate: The condition on rows that may be pushed to the files.
-        """
+        """Return files with the same column names, as Spark reads them, with what their projection needs."""
         listed = _to_file_list(files)
         group = ScanGroup(
             listed, is_hive=False, has_vectors=False, values={}, stored=columns.stored, names=columns.names

@@ -89,7 +89,6 @@ def write_parquet(
 
     Args:
         frame: The rows. They must fit the schema of the table: missing columns are filled, narrower types are cast.
-        folder: A new folder to write to, relative to the table.
 
     Source: PROTOCOL.md#add-file-and-remove-file
     """
@@ -133,11 +132,7 @@ def _write_here(frame: LocalFrame, store: LogStore, table: TableConfiguration, j
 
 
 def arrow_layout(store: LogStore, table: TableConfiguration, job: str, codec: str) -> ArrowLayout:
-    """Return the layout of the files that tasks write with Arrow. Partition columns come last, in files that have them.
-
-    Args:
-        job: The folder of the files, relative to the table.
-    """
+    """Return how tasks write files with Arrow. Partition columns come last, in files that have them."""
     physical = {field.name: field for field in as_nullable(without_void(table.physical_schema))}
     names = dict(zip(table.schema.names, table.physical_schema.names, strict=True))
     partitions = tuple(names[name] for name in table.partition_columns)

@@ -352,8 +352,6 @@ def check_rows(
     whose given values must equal the value of the expression.
 
     Args:
-        rows: All columns of the table, in its types, as `fill_missing_columns` returns them.
-        protocol: The protocol of the table: a rule applies only if its feature is supported.
         limits: More conditions in SQL that every row must fulfil, by their names.
 
     Source: PROTOCOL.md#column-invariants (a null condition is a violation), #check-constraints
@@ -385,7 +383,6 @@ def first_violated_rule(
     NOT NULL columns and struct fields are not included: the fixed columns of an ingestion cover them.
 
     Args:
-        protocol: The protocol of the table: a rule applies only if its feature is supported.
         limits: More conditions in SQL that every row must fulfil, by their names.
     """
     breaches = [breach for field in schema for breach in (*_item_breaches(field), *_length_breaches(field))]

@@ -97,7 +97,6 @@ def read_snapshot(
 
     Args:
         where: The condition on rows. Spark SQL also skips files by partition values and statistics; a Column does not.
-        only: The files to read, by their paths in the log; by default all files of the version.
         has_lists: Whether another condition on the rows may have a list of values.
     """
     predicate = bind_condition(where, snapshot.schema)
@@ -179,11 +178,7 @@ def _union(spark: SparkSession, store: LogStore, scan: ScanPlan, *, is_located: 
 
 
 def plan_read(snapshot: Snapshot, predicate: Predicate, only: Collection[str] | None = None) -> ScanPlan:
-    """Return which files a scan reads and how, without the files that cannot have a matching row.
-
-    Args:
-        only: The files to read, by their paths in the log; by default all files of the version.
-    """
+    """Return which files a scan reads and how, without the files that cannot have a matching row."""
     files = snapshot.files()
     if only is not None:
         files = files.filter(pc.is_in(files["path"], value_set=pa.array(only, pa.string())))
@@ -274,11 +269,7 @@ def open_files(
 
 
 def list_scan_files(spark: SparkSession, store: LogStore, files: pa.Table, uris: Sequence[str]) -> Sequence[str]:
-    """Return the URIs for Spark to open: the files, or for many files one manifest of them.
-
-    Args:
-        uris: Their locations, as Spark spells them.
-    """
+    """Return the URIs for Spark to open: the files, or for many files one manifest of them."""
     if len(uris) > EXPLICIT_FILES:
         sizes, times = (files[name].to_pylist() for name in ("size_bytes", "modification_time_ms"))
         manifest = write_manifest(spark, store, zip(uris, sizes, times, strict=True))
@@ -417,11 +408,7 @@ _Key: TypeAlias = tuple[str, int, int]
 
 
 def split_by_names(spark: SparkSession, snapshot: Snapshot, groups: Sequence[ScanGroup]) -> Iterator[ScanGroup]:
-    """Yield the groups, split by the names that their files have for columns.
-
-    Args:
-        snapshot: The version, with column mapping by ``id``.
-    """
+    """Yield the groups, split by the names that their files have for columns."""
     if not groups:
         return
     files = pa.concat_tables(group.files for group in groups)

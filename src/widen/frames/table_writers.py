@@ -194,7 +194,6 @@ class DeltaWriter(TableWriter):
     """Writes rows as files of a Delta table.
 
     Args:
-        table: The configuration of the table when the files are committed.
         rule: The message of a rule of the ingestion that a row violates, or null; None without rules.
         condition: The same rule for tasks of this process.
         fills_defaults: Whether a missing field takes the default of its column.
@@ -347,7 +346,6 @@ class IcebergWriter(TableWriter):
     """Writes rows as files of an Iceberg table.
 
     Args:
-        schema: The columns when the files are committed, with field ids.
         folder: How the name of their folder begins.
         keeps_calendar: Whether rows violate a rule whose dates and times PyIceberg cannot commit as partitions. Every
             record of such an ingestion carries its origin, so the rule is for batches that have such a row.

@@ -445,9 +445,6 @@ _UNUSABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 def to_table_name(name: str, catalog: CatalogSource) -> TableName:
     """Return a table in a catalog; nothing is opened yet.
 
-    Args:
-        name: The namespace and the name, separated by dots.
-
     Raises:
         InvalidOption: the name lacks a namespace, has an empty part or unencodable characters, or `catalog` is not a
             catalog.

@@ -73,8 +73,6 @@ class ExpiryPlan:
 
     Args:
         cutoff_ms: Snapshots and files since this time stay, in ms since the epoch.
-        snapshots: The ids of the snapshots that expire.
-        references: The names of the branches and tags that expire.
         files: The files in the location of the table, with their paths in it.
         outside: The locations of files of these snapshots that are not in it.
     """

@@ -67,11 +67,7 @@ class ColumnMetrics(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FileMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one file.
-
-    Args:
-        columns: The metrics of its leaf columns, by field id.
-    """
+    """The metrics of one file."""
 
     rows: int
     offsets: list[int]
@@ -222,7 +218,6 @@ class IcebergFile:
     """A data file that is written but not committed.
 
     Args:
-        path: The path below the data location of the table.
         stats: Its metrics, as `widen.iceberg.file_metrics.FileMetrics` in JSON.
         partition: Its partition values; see `widen.iceberg.partitions.encode_partition`.
     """

@@ -240,9 +240,6 @@ def report_summary(
 
     Events that do not fit into `MAX_EVENTS_BYTES` are left out, from the end; their number stays. The caller writes the
     whole list to a file then; see `is_cut`.
-
-    Args:
-        events: The events of the plan, as JSON values.
     """
     kept: list[msgspec.Raw] = []
     size = 2

@@ -84,11 +84,7 @@ def _decode_vector(data: bytes, path: str) -> BitMap64:
 
 
 def pack_puffin(deleted: Mapping[str, BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return the content of a Puffin file, and where each vector is in it: its offset and its length in bytes.
-
-    Args:
-        deleted: The deleted rows by the location of their data file.
-    """
+    """Return the content of a Puffin file, and where each vector is in it: its offset and its length in bytes."""
     content, places, blobs = bytearray(_PUFFIN_MAGIC), list[tuple[int, int]](), list[dict[str, object]]()
     for file, rows in deleted.items():
         vector = frame_bitmap(rows.serialize())

@@ -76,7 +76,6 @@ def create_reference(
 
     Args:
         label: The name of the branch or the tag.
-        wanted: The snapshot; by default the current one.
 
     Raises:
         InvalidOption: the name is taken or cannot be used, the table has no snapshot, or the time is not positive.

@@ -418,11 +418,7 @@ def to_micros(moment: datetime) -> int:
 
 
 def to_row_filter(predicate: Predicate, schema: Schema) -> BooleanExpression:
-    """Return a filter that keeps every row that matches a predicate.
-
-    Args:
-        schema: The schema that PyIceberg binds the filter to.
-    """
+    """Return a filter that keeps every row that matches a predicate."""
     return _weaken(predicate, schema, truth=True) or ice.AlwaysTrue()
 
 

@@ -387,11 +387,7 @@ def _find_changed(name: TableName, has_changed: Callable[[TableMetadata], bool])
 
 @dataclass
 class IcebergTransaction:
-    """A transaction that is not committed.
-
-    Args:
-        snapshot_id: The id of the snapshot that it adds, once there is one.
-    """
+    """A transaction that is not committed."""
 
     name: TableName
     transaction: Transaction

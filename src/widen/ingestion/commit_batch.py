@@ -104,7 +104,6 @@ class BatchRequest:
         plan_hash: The hash of the only plan that is allowed; None for every plan that the policy allows.
         may_be_empty: Whether a batch without a record, or without a value, is allowed. A stream allows it: an
             interval that fails would block all later ones.
-        quarantine: The location of the quarantine; by default beside the table.
         is_strict: Whether every option that names a field must have an effect.
         is_new: Whether the batch has only files that the table has not loaded; see `widen.ingestion.new_files`.
         guard: What the batch requires of the version that it is committed to; by default, not to have the interval yet.
@@ -702,7 +701,6 @@ def persist_if_reread(source: _Source, target: IngestTarget, after: AfterCommit)
 
     Args:
         target: The table. Its fixed columns send records to the quarantine, which takes a second pass.
-        after: Whether to verify, which reads the source again.
     """
     return persist_source(source) if after.verified or target.policy.fixed_columns else nullcontext(source)
 

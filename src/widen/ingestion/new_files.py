@@ -82,7 +82,6 @@ class FileChoice:
             tried again.
         hash_files: Adds hashes of the contents of files, to compare files by them; None to compare size and time.
         own: What the ingestion writes, by the name of the option; see `check_source`.
-        size: How many of the new files a load takes.
         by_name: Whether folders are listed from the last loaded name on.
         audit_ms: After how many ms a folder is listed as a whole again; None for never.
         arrivals: What a queue says has arrived, which is looked at between audits instead of a listing.

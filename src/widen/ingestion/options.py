@@ -440,11 +440,7 @@ def to_quarantine(location: str | PathLike[str] | None, table: TableLocation) ->
 
 @dataclass(frozen=True, slots=True)
 class CheckedOptions:
-    """What the arguments of an ingestion say, and where it reads and writes.
-
-    Args:
-        quarantine: The location of the quarantine; None for the default.
-    """
+    """What the arguments of an ingestion say, and where it reads and writes."""
 
     reader: BatchReader
     policy: Policy
@@ -511,11 +507,7 @@ def check_places(
 
 
 def parse_options(arguments: Mapping[str, Any]) -> tuple[BatchReader, Policy]:
-    """Return the reader of the records and the evolution policy.
-
-    Args:
-        arguments: The arguments of an ingestion by name; some may be missing.
-    """
+    """Return the reader of the records and the evolution policy."""
     storage_options = arguments.get("storage_options")
     switches = {switch: arguments[name] for name, switch in _READER_SWITCHES.items() if name in arguments}
     settings: Any = {name: arguments[name] for name in declared(PolicyOptions) if name in arguments}
@@ -565,9 +557,6 @@ def _find_json_option(policy: Policy) -> tuple[str, object, str] | None:
 
 def parse_keys(arguments: Mapping[str, Any], policy: Policy) -> KeyRules | None:
     """Return the rules of an ingestion by key; None if it only adds rows.
-
-    Args:
-        arguments: The arguments of an ingestion by name, which override the table ``keys`` of the file ``config``.
 
     Raises:
         InvalidOption: one of them cannot be used.
@@ -689,7 +678,6 @@ class Limit:
     """A maximum number of records.
 
     Args:
-        text: The limit as the caller wrote it.
         share: The share of all records, from 0 to 1.
     """
 

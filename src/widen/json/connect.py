@@ -380,11 +380,7 @@ def _timestamp(units: int, nanos: str) -> Convert:
 
 
 def _spell_time(time: datetime, nanoseconds: int, nanos: str) -> str:
-    """Return a time in UTC as text.
-
-    Args:
-        nanoseconds: Those after its microseconds.
-    """
+    """Return a time in UTC as text."""
     if nanoseconds and nanos == "error":
         raise SourceError(source="A record", reason="it has a time with nanoseconds", fix=_NANOS)
     if nanoseconds and nanos == "text":

@@ -121,9 +121,6 @@ def not_a_document(why: str) -> str:
 def corrupt_words(count: int, *reasons: str) -> tuple[str, str]:
     """Return what texts are called that could not be read, and what is wrong with them: JSON and CSV have lines.
 
-    Args:
-        reasons: What `not_a_record` returned; empty if that is not known.
-
     Example:
         >>> corrupt_words(1, "not a JSON record: expecting value"), corrupt_words(2, "not an Avro record: a text")
         (('line', 'is not a record'), ('records', 'could not be read'))
@@ -156,7 +153,6 @@ def parse_document(data: bytes, above: int = 0, *, allows_nan: bool = False) -> 
 
     Args:
         above: How many records and arrays contain the value, if it is a part of a text.
-        allows_nan: Whether NaN, Infinity and -Infinity are numbers.
 
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23
 

@@ -182,9 +182,6 @@ def number_kind(token: str) -> tuple[str, ValueFacts]:
     it reads back the same from a double, otherwise a decimal. Any other number with more than 38 digits is a string,
     so that its spelling is kept. NaN and Infinity, where a policy allows them, are doubles.
 
-    Args:
-        token: The number in the spelling of the source, e.g. ``-1.50e3``.
-
     Source: docs/evolution-rules.md#d1, #d3
 
     Example:

@@ -232,11 +232,7 @@ class _AvroDecoders:
         self._types = 0
 
     def compile(self, schema: Any, space: str, path: Path) -> _Decode:
-        """Return what decodes a type.
-
-        Args:
-            space: The namespace around it.
-        """
+        """Return what decodes a type."""
         self._types += 1
         if self._types > _MAX_TYPES:
             raise _SchemaTooLarge

@@ -93,11 +93,7 @@ class KindObservation(msgspec.Struct, omit_defaults=True):
     inexact: int = 0
 
     def add(self, facts: ValueFacts, position: RecordPosition, sample: str, count: int = 1) -> None:
-        """Count a value, or several with the same facts, position and sample, in place.
-
-        Args:
-            sample: Its text; only the beginning is kept.
-        """
+        """Count a value, or several with the same facts, position and sample, in place."""
         self.count += count
         self.integer_digits = max(self.integer_digits, facts.integer_digits)
         self.scale = max(self.scale, facts.scale)
@@ -432,7 +428,6 @@ def observe_value(field: FieldObservation, value: JsonDocument, position: Record
 
     Args:
         value: The value; numbers are tokens.
-        dim: How many arrays contain the value.
 
     Source: docs/evolution-rules.md#d7, #d8
     """
@@ -561,7 +556,6 @@ class TemporalString(AtomicType):
 
     Args:
         has_instants: Whether instants in UTC are read as timestamps.
-        has_local_times: Whether timestamps without a time zone are read as such.
     """
 
     name: str = STRING.name
@@ -590,7 +584,6 @@ def observe_schema(schema: StructType, *, assume_exact: bool = False) -> RecordO
 
     Args:
         schema: The schema of the source, without the types that `unknown_types` yields.
-        assume_exact: Whether to assume that values are exact where their type leaves it open.
 
     Source: docs/evolution-rules.md#d16
     """

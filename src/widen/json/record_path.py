@@ -166,11 +166,7 @@ class _EndedError(Exception):
 
 
 class RecordFinder:
-    """Finds the records below a path.
-
-    Args:
-        limit: The maximum size of a record.
-    """
+    """Finds the records below a path."""
 
     def __init__(self, path: RecordPath, limit: int = MAX_RECORD_BYTES) -> None:
         self._path, self._limit = path, limit

@@ -115,7 +115,6 @@ def commit(
     Args:
         base: The version that the actions are based on; None to create version 0.
         actions: At most one metadata action, at most one protocol action, and any others.
-        parameters: The parameters in the history; lists and objects become JSON text.
         max_attempts: After this many lost races, the commit gives up.
         staged: The files that the actions name. Once the log entry is being written they are kept, unless the entry is
             proved absent.
@@ -541,9 +540,6 @@ def high_water_mark(domain: DomainMetadata | None, default: int) -> int:
 
 def with_row_ids(actions: Sequence[Action], properties: Mapping[str, str], highest: int, version: int) -> list[Action]:
     """Return the actions with row ids for every added file without them, and with the new high water mark.
-
-    Args:
-        highest: The highest assigned row id.
 
     Source: PROTOCOL.md#writer-requirements-for-row-tracking
     """

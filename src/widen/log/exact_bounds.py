@@ -62,7 +62,6 @@ def exact_float_adds(base: Snapshot, paths: Collection[Path], actions: Iterable[
     Too many files keep their bounds, with a warning: the commit must stay a small one. Partition values always change.
 
     Args:
-        paths: The physical paths of columns that every file has as floats.
         actions: What else the commit does; the files that it names are left out.
     """
     files, keys = base.files(), [path[0] for path in paths if len(path) == 1 and path[0] in base.partition_keys]
@@ -145,7 +144,6 @@ def are_inexact(
 
     Args:
         floats: The physical paths of columns with floats.
-        decimals: The scales of columns with decimals, by physical path.
     """
     try:
         stats = decode_statistics(rows["stats"], dict.fromkeys((*floats, *decimals), pa.float64()))

@@ -526,11 +526,7 @@ _OPERATORS: Mapping[str, Callable[[pa.Array, pa.Array, pa.Scalar], pa.Array]] = 
 
 
 def decode_statistics(texts: pa.Array, types: Mapping[Path, pa.DataType]) -> pa.StructArray:
-    """Return statistics as structs with the leaves of some columns.
-
-    Args:
-        types: The type of the bounds of each column, by physical path.
-    """
+    """Return statistics as structs with the leaves of some columns."""
     if not _are_objects(texts):
         texts = pc.if_else(pc.equal(texts, ""), "{}", texts).fill_null("{}")
         if not _are_objects(texts):

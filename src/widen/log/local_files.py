@@ -156,11 +156,7 @@ def absolute_path(path: str) -> str:
 
 
 class LocalFiles(FileStore):
-    """The files below one folder. A folder that a deletion leaves empty is also deleted.
-
-    Args:
-        root: The absolute path of the folder, which may not exist yet.
-    """
+    """The files below one folder. A folder that a deletion leaves empty is also deleted."""
 
     def __init__(self, root: str) -> None:
         self._root = root

@@ -93,9 +93,6 @@ def plan_vacuum(
 ) -> VacuumPlan:
     """Return which files of a table can be deleted; deletes nothing.
 
-    Args:
-        walk: Lists the files of the table; by default the walk of the store.
-
     Source: Delta Spark's VACUUM
     """
     head = open_snapshot(store)
@@ -125,9 +122,6 @@ def run_vacuum(
 
     Files that other commits need since the plan was made stay. If a deletion fails, the table is still valid, and
     another vacuum deletes the rest.
-
-    Args:
-        delete: Deletes files of the table; by default the store does.
 
     Returns:
         The plan as it was done, and the last commit; `Conflicted` if another commit changed the table before anything

@@ -24,7 +24,6 @@ class Acknowledgement:
     Args:
         subject: What it is about, as the report names it.
         by: Who acknowledged it.
-        time_ms: When, in ms since 1970 UTC.
         until_ms: The time of the commit that the table had then: what happens later is not acknowledged.
     """
 

@@ -78,7 +78,6 @@ class _Operand:
 
     Args:
         kind: Its type; all integers, decimals and doubles have the kinds ``integer``, ``decimal`` and ``double``.
-        read: Returns the value for a form; None for null.
         size: The digits before and after the point, for exact numbers.
         bits: The bits of a value without its sign, for columns of integers.
         constant: The value of a constant; None for columns.

@@ -211,11 +211,7 @@ class _RowWalker:
         self._is_special = re.compile(b"[" + re.escape(special) + b"]").search if special else lambda _: None
 
     def rows(self, lines: Iterable[bytes], *, is_end: bool) -> Iterator[_Row]:
-        """Yield the rows in lines, without blank ones. A row that is not complete waits for the next lines.
-
-        Args:
-            lines: The lines with their ends; only the last one of a file may lack it.
-        """
+        """Yield the rows in lines, without blank ones. A row that is not complete waits for the next lines."""
         for line in lines:
             row = self._row
             if row.open is None and not self._is_special(line):

@@ -44,11 +44,7 @@ class DeletionListing(NamedTuple):
 
     @staticmethod
     def of_delta(store: TableFiles, transactions: Mapping[str, Any]) -> DeletionListing | None:
-        """Return the list of a version of a Delta table; None if it has deleted no key.
-
-        Args:
-            transactions: The transaction identifiers of the version.
-        """
+        """Return the list of a version of a Delta table; None if it has deleted no key."""
         named = transactions.get("widen.keys")
         return _find(store, "_delta_log/_widen/keys", 0 if named is None else named.version)
 
@@ -99,11 +95,7 @@ class Deletion(NamedTuple):
 
 
 def are_kept(before: Set[Deletion], after: Set[Deletion], *, every: bool) -> bool:
-    """Return whether a version lists the deletions of the version before, and no others.
-
-    Args:
-        every: Whether each deletion of a key is kept, and not only the newest one.
-    """
+    """Return whether a version lists the deletions of the version before, and no others."""
     missing = before - after
     if after - before or not missing or every:
         return not (after - before or missing)

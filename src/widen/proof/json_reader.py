@@ -93,9 +93,6 @@ def scan_for(*, allows_nan: bool) -> Scan:
 def read_records(text: bytes, *, allows_nan: bool = False) -> list[dict[str, Json]] | None:
     """Return the records in a text, or None if the table keeps the text as corrupt.
 
-    Args:
-        allows_nan: Whether NaN, Infinity and -Infinity are numbers.
-
     Source: RFC 8259; docs/evolution-rules.md#d11, #d23; docs/guide/json.md#nan
     """
     records = read_whole_records(text, scan_for(allows_nan=allows_nan))

@@ -55,7 +55,6 @@ class FilePart(NamedTuple):
 
     Args:
         start: First byte of the range that contains the beginnings of its lines; 0 for a whole file.
-        end: The byte after the range.
     """
 
     file: ProofFile
@@ -117,7 +116,6 @@ class FileValueReader:
     """Reads the fields that records get from their file.
 
     Args:
-        has_folders: Whether folders like ``day=1`` give fields.
         loaded_at: Time of the load; None to add neither the time nor the path.
     """
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from widen.batches.column_values import QuarantinedRecord, RowConversion, fit
 from widen.batches.corrupt_texts import ensure_utf8, find_corrupt_rows
-from widen.errors import CorruptFile, EngineUnsuitable
+from widen.errors import CorruptFile
 from widen.errors.tables import first_line
 from widen.files.arrow_types import stored_type, to_arrow, to_arrow_schema
 from widen.files.data_writer import PartFile, Sink
@@ -43,7 +43,7 @@ from widen.protocol.type_widening import is_widening
 from widen.rows.row import ColumnSlot, RecordRoute, is_excluded_kind
 from widen.sources.file_ranges import are_few, open_file, task_bytes
 from widen.sources.listing import SourceFile, SourceFiles, count_partitions
-from widen.spark.engine import Session, Unsupported, find_started, start_tasks, translate_os_errors
+from widen.spark.engine import Session, fail_if_unsupported, find_started, start_tasks, translate_os_errors
 from widen.spark.errors import RESTORE_FILE, environment_error, translate_spark_errors
 from widen.spark.ship import without_garbage_collection
 from widen.spark.spark_types import DataFrame
@@ -526,10 +526,8 @@ class _TaskCopy:
 def _run_tasks(copy: _TaskCopy, batches: Iterable[pa.RecordBatch]) -> Iterator[CopiedRows]:
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            try:
+            with fail_if_unsupported():
                 yield copy.copy(copy.tasks[task])
-            except Unsupported as error:
-                raise EngineUnsuitable(reason=str(error)) from error
 
 
 def _read_batches(

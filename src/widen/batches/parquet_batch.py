@@ -53,7 +53,7 @@ from widen.batches.observed_kinds import FactsOfKind, FileOrder, add_batch, fact
 from widen.batches.text_batch import PLACED_TEXT, BatchResult, ContractReport, check_contract_rows
 from widen.batches.text_tasks import MIN_COUNTED_RECORDS, BatchWriteSpec
 from widen.batches.typed_frames import HEAD_RECORDS, fill_voids, is_untouched, is_void, void_fields, without_voids
-from widen.errors import CorruptFile, EngineUnsuitable, InvalidType, SourceContentError, WidenError
+from widen.errors import CorruptFile, InvalidType, SourceContentError, WidenError
 from widen.errors.tables import first_line
 from widen.evolution.plan import BadFile, ReadAs
 from widen.evolution.policy import Policy, build_typed_field_rules, spell_as
@@ -119,6 +119,7 @@ from widen.spark.engine import (
     Session,
     Unsupported,
     as_unsupported,
+    fail_if_unsupported,
     find_started,
     is_local,
     require_spark,
@@ -436,10 +437,8 @@ def _place_texts(
     schema = to_arrow_schema(part.schema)
     for group in (group for batch in batches for task in batch.column(0).to_pylist() for group in tasks[task]):
         for first, rows in read_group(group, schema, part.given.values_of(group.uri)):
-            try:
+            with fail_if_unsupported():
                 texts = record_texts(part.schema, pa.Table.from_batches([rows]))
-            except Unsupported as error:
-                raise EngineUnsuitable(reason=str(error)) from error
             files, numbers = pa.repeat(pa.scalar(group.uri), rows.num_rows), count_up(rows.num_rows, first + 1)
             if part.origins:
                 places = [part.find_origin(group.uri, first + at) for at in range(rows.num_rows)]

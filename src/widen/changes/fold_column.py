@@ -34,10 +34,10 @@ from widen.model.column_path import Path, format_path
 from widen.model.types import StructType, quote_name
 from widen.model.value_classes import dataclass
 from widen.rows.row import DUPLICATE, FITS, STAYS, judge_fold
-from widen.spark.engine import Session, Unsupported, as_unsupported, ensure_at_most, require_spark
+from widen.spark.engine import Session, as_unsupported, ensure_at_most, run_with_arrow
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
-from widen.spark.spark_types import Column, DataFrame, F, spark_types, type_to_spark
+from widen.spark.spark_types import Column, DataFrame, F, SparkSession, spark_types, type_to_spark
 
 SAMPLES = 5
 """The number of sample values that cannot be folded."""
@@ -156,11 +156,11 @@ def has_value(fold: FoldPlan) -> str:
 def preview_fold(session: Session, snapshot: Snapshot, fold: FoldPlan) -> FoldResult:
     """Return what a fold would do; nothing is written."""
     folded = FoldedRows(fold)
-    try:
-        return folded.count(_read_here(_context(session, snapshot, fold), folded))
-    except Unsupported as error:
-        spark = require_spark(session, str(error))
-    return folded.count_frame(read_snapshot(spark, snapshot.store, snapshot, has_value(fold)))
+    return run_with_arrow(
+        session,
+        lambda: folded.count(_read_here(_context(session, snapshot, fold), folded)),
+        lambda spark: folded.count_frame(read_snapshot(spark, snapshot.store, snapshot, has_value(fold))),
+    )
 
 
 def _read_here(context: ChangeContext, folded: FoldedRows) -> Iterator[pa.Table]:
@@ -181,12 +181,15 @@ def _read_here(context: ChangeContext, folded: FoldedRows) -> Iterator[pa.Table]
 def fold_rows(session: Session, snapshot: Snapshot, fold: FoldPlan, rest: Rest) -> ChangeResult:
     """Rewrite the files that have values in the column, and return the result. Nothing is committed."""
     context, folded = _context(session, snapshot, fold), FoldedRows(fold, rest)
-    try:
-        return change_chosen_rows(context, folded.names, folded.are_changed, folded.new_columns)
-    except Unsupported as error:
-        context = replace(context, session=require_spark(session, str(error)))
-    return change_in_place(
-        context, change_condition(fold, rest), folded_columns(snapshot.schema, fold), ChangeKind.UPDATE
+
+    def by_spark(spark: SparkSession) -> ChangeResult:
+        where, values = change_condition(fold, rest), folded_columns(snapshot.schema, fold)
+        return change_in_place(replace(context, session=spark), where, values, ChangeKind.UPDATE)
+
+    return run_with_arrow(
+        session,
+        lambda: change_chosen_rows(context, folded.names, folded.are_changed, folded.new_columns),
+        by_spark,
     )
 
 

@@ -77,7 +77,7 @@ from widen.protocol.actions import Protocol
 from widen.protocol.column_mapping import COLUMN_ID, TrackingColumns
 from widen.schema.growth import Relation, SchemaChangeOptions, assigned_paths, merge_schema, overlay_types
 from widen.schema.operations import DropColumn, Operation
-from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark, run_on_engine
+from widen.spark.engine import READS, Session, Unsupported, is_local, require_spark, run_on_engine, run_with_arrow
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, ensure_deterministic_condition, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, to_spark, visible_schema
@@ -405,12 +405,16 @@ class IcebergFold:
     def preview(self) -> FoldResult:
         """What the fold would do."""
         folded, rows = FoldedRows(self.plan), self.rows
-        try:
-            result = folded.count(found for _, _, found in self._search.matching(folded.names))
-        except Unsupported as error:
-            require_spark(rows.session, str(error))
+
+        def count_on_spark(_: SparkSession) -> FoldResult:
             found = read_iceberg_files(rows._source, rows.schema, self._scan)
-            result = folded.count_frame(found.where(has_value(self.plan)))
+            return folded.count_frame(found.where(has_value(self.plan)))
+
+        result = run_with_arrow(
+            rows.session,
+            lambda: folded.count(found for _, _, found in self._search.matching(folded.names)),
+            count_on_spark,
+        )
         try:
             plan_columns(rows.name, [DropColumn(self.plan.column)])
         except ColumnRefused:
@@ -423,11 +427,12 @@ class IcebergFold:
 
     def commit(self, rest: Rest) -> CommitResult:
         """Update the rows and commit; nothing is committed if nothing changes."""
-        try:
-            return self._commit(rest)
-        except Unsupported as error:
-            rows = replace(self.rows, session=require_spark(self.rows.session, str(error)))
-            return replace(self, rows=rows)._commit(rest)
+        rows = self.rows
+        return run_with_arrow(
+            rows.session,
+            lambda: self._commit(rest),
+            lambda spark: replace(self, rows=replace(rows, session=spark))._commit(rest),
+        )
 
     def _commit(self, rest: Rest) -> CommitResult:
         rows, plan = self.rows, self.plan

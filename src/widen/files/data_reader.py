@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from widen.errors import EngineUnsuitable, InvalidOption
+from widen.errors import InvalidOption
 from widen.files.arrow_types import count_up, stored_type, to_arrow, to_arrow_schema
 from widen.files.deleted_rows import load_vector
 from widen.files.footers import names_by_id, open_data_file
@@ -54,7 +54,7 @@ from widen.protocol.column_metadata import char_lengths, has_limits, text_limit,
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.type_widening import ensure_changes_readable
-from widen.spark.engine import LocalFrame, Session, Unsupported, as_unsupported, start_tasks
+from widen.spark.engine import LocalFrame, Session, Unsupported, as_unsupported, fail_if_unsupported, start_tasks
 
 _BATCH_ROWS = 65_536
 _INT96 = "INT96"
@@ -231,11 +231,9 @@ def read_in_tasks(spark: Session, snapshot: Snapshot, only: Collection[str] | No
 
 def _read_files(scan: LocalScan, files: Sequence[Add], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-    try:
+    with fail_if_unsupported():
         for rows in (rows for number in numbers for rows in scan.read(RowSlice(files[number]))):
             yield from rows.to_batches()
-    except Unsupported as error:
-        raise EngineUnsuitable(reason=str(error)) from error
 
 
 def digest_locally(snapshot: Snapshot) -> TableDigest:

@@ -34,7 +34,7 @@ from widen.protocol.data_skipping import (
 )
 from widen.protocol.partition_values import Scalar
 from widen.schema.table_state import referenced_columns
-from widen.spark.engine import Session, Unsupported, as_unsupported, require_spark
+from widen.spark.engine import Session, as_unsupported, run_with_arrow
 from widen.spark.errors import translate_spark_errors
 from widen.spark.expression import Expression, to_column
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, type_to_spark
@@ -138,12 +138,13 @@ def files_in_partitions(session: Session, snapshot: Snapshot, files: pa.Table, w
         return files
     file_texts = partition_texts(snapshot, files)
     distinct = list(dict.fromkeys(file_texts))
-    try:
-        numbers = _find_matching(snapshot, distinct, where)
-    except Unsupported as error:
-        rows = _partition_rows(require_spark(session, str(error)), snapshot, distinct)
+
+    def find_on_spark(spark: SparkSession) -> set[int]:
+        rows = _partition_rows(spark, snapshot, distinct)
         with translate_spark_errors():
-            numbers = {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
+            return {row[0] for row in rows.where(to_column(where)).select(_NUMBER).collect()}
+
+    numbers = run_with_arrow(session, lambda: _find_matching(snapshot, distinct, where), find_on_spark)
     return _files_with(files, file_texts, {distinct[number] for number in numbers})
 
 

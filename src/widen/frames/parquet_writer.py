@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from widen.errors import EngineUnsuitable, InvalidOption
+from widen.errors import InvalidOption
 from widen.files.arrow_types import to_arrow
 from widen.files.data_writer import (
     PARTS,
@@ -63,7 +63,7 @@ from widen.protocol.parquet_files import LEAF_COUNTS, ensure_storable, without_v
 from widen.protocol.partition_values import directory_values
 from widen.protocol.table_configuration import TableConfiguration
 from widen.schema.table_state import check_constraints
-from widen.spark.engine import LocalFrame, Unsupported
+from widen.spark.engine import LocalFrame, Unsupported, fail_if_unsupported
 from widen.spark.errors import translate_spark_errors
 from widen.spark.session import hadoop_options, proleptic_writes, with_own_client
 from widen.spark.spark_types import DataFrame, F, ensure_distinct_names, type_to_spark
@@ -167,10 +167,8 @@ def table_sink(store: LogStore, table: TableConfiguration, job: str, codec: str)
     Raises:
         EngineUnsuitable: only Spark checks the conditions on the rows of the table.
     """
-    try:
+    with fail_if_unsupported("of the table: "):
         rules = row_rules(table)
-    except Unsupported as error:
-        raise EngineUnsuitable(reason=f"of the table: {error}") from error
     layout = arrow_layout(store, table, job, codec)
     return TableSink(layout, stored_columns(table), tuple(table.partition_columns), rules)
 

@@ -155,6 +155,19 @@ def as_unsupported(*errors: type[Exception], reason: str = "") -> Iterator[None]
         raise Unsupported(reason or _reason_of(error)) from error
 
 
+@contextmanager
+def fail_if_unsupported(what: str = "") -> Iterator[None]:
+    """Let the caller see what only Spark does, where no other way is left to this process or this task.
+
+    Raises:
+        EngineUnsuitable: Arrow does not do something in the block.
+    """
+    try:
+        yield
+    except Unsupported as error:
+        raise EngineUnsuitable(reason=f"{what}{error}") from error
+
+
 def _reason_of(error: Exception) -> str:
     if isinstance(error, EngineUnsuitable):
         return str(error.fields["reason"])
@@ -190,11 +203,19 @@ def run_on_engine(
         reason: Why Spark does it where this process has not even tried.
     """
     if is_local(session):
-        try:
-            with as_unsupported(EngineUnsuitable):
-                return here(session)
-        except Unsupported as error:
-            reason = str(error)
+        return run_with_arrow(session, partial(here, session), on_spark)
+    return on_spark(require_spark(session, reason))
+
+
+def run_with_arrow(
+    session: Session, work: Callable[[], _Here], on_spark: Callable[[SparkSession], _There]
+) -> _Here | _There:
+    """Return what Arrow makes of some work, also where Spark runs, or what Spark makes of it where only it can."""
+    try:
+        with as_unsupported(EngineUnsuitable):
+            return work()
+    except Unsupported as error:
+        reason = str(error)
     return on_spark(require_spark(session, reason))
 
 

@@ -28,7 +28,7 @@ def leave_to_spark(monkeypatch: pytest.MonkeyPatch, *steps: str) -> None:
         raise Unsupported("a test")
 
     if "find" in steps:
-        monkeypatch.setattr(RowSearch, "_matching", refuse)
+        monkeypatch.setattr(RowSearch, "matching", refuse)
     if "hold" in steps:
         monkeypatch.setattr("widen.changes.iceberg_copies.HELD_BYTES", 0)
     if "mark" in steps:

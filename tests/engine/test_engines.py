@@ -560,7 +560,7 @@ UNFORESEEN = ("parquet into fixed columns", "parquet into a partition of numbers
 """The cases in which a plan does not read the values that a fixed column cannot hold, on either engine."""
 
 
-PLANNED_ON_SPARK = {*CASES} if TRIES_ALL else {*list(CASES)[::3]}
+PLANNED_ON_SPARK = {*CASES} if TRIES_ALL else {*list(CASES)[::5]}
 """The cases in which Spark, too, plans each load before it runs."""
 
 

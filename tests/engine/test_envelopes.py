@@ -153,10 +153,12 @@ ON_SPARK = ("metadata.operation", "m.op type", "integers")
 """The others are spelled by the same function."""
 
 
+NAMED = [*((each, "local") for each in OPERATIONS), *((each, "spark") for each in ON_SPARK)]
+
+
 @pytest.mark.parametrize(
-    ("case", "engine"), [*((each, "local") for each in OPERATIONS), *((each, "spark") for each in ON_SPARK)]
+    ("case", "engine", "format"), [(*each, ("delta", "iceberg")[at % 2]) for at, each in enumerate(NAMED)]
 )
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
 def test_operations_below_any_name(spark: SparkSession, tmp_path: Path, case: str, format: str, engine: str) -> None:
     op, writes, deletes = OPERATIONS[case]
     into, catalog = ("s.t", str(tmp_path / "c.db")) if format == "iceberg" else (str(tmp_path / "t"), None)

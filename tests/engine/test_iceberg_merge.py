@@ -135,16 +135,16 @@ MERGES: dict[str, tuple[Callable[[Any], Any], list[Row], tuple[int, int, int]]] 
 }
 
 
-@pytest.mark.parametrize(("case", "layout"), covering(product(MERGES, WAYS), LAYOUTS), ids=str)
+@pytest.mark.parametrize(("merge", "place"), covering(MERGES, product(WAYS, LAYOUTS)), ids=str)
 def test_a_merge_is_one_snapshot(
     spark: SparkSession,
     catalog: SqlCatalog,
     made: Callable[..., Table],
     monkeypatch: pytest.MonkeyPatch,
-    case: tuple[str, str],
-    layout: str,
+    merge: str,
+    place: tuple[str, str],
 ) -> None:
-    merge, way = case
+    way, layout = place
     leave_to_spark(monkeypatch, *WAYS[way])
     table, (act, expected, counts) = made(layout), MERGES[merge]
     opened = widen.IcebergTable("ns.t", catalog=catalog)

@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import field
@@ -43,6 +42,8 @@ from widen.model.lazy_module import import_lazily
 from widen.model.value_classes import dataclass
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import sqlalchemy as sql
     from pyiceberg import catalog as iceberg_catalog
     from pyiceberg import exceptions as iceberg_errors
@@ -55,6 +56,7 @@ else:
     iceberg_catalog = import_lazily("pyiceberg.catalog")
     iceberg_errors = import_lazily("pyiceberg.exceptions")
     sql_catalog = import_lazily("pyiceberg.catalog.sql")
+    sqlite3 = import_lazily("sqlite3")
     sql = import_lazily("sqlalchemy")
     sql_orm = import_lazily("sqlalchemy.orm")
     sql_urls = import_lazily("sqlalchemy.engine.url")

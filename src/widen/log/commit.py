@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib import metadata as packages
+from importlib import import_module
 from threading import Lock, Thread
 
 import msgspec
@@ -282,14 +282,8 @@ def _parameter(value: object) -> object:
     return value if value is None or isinstance(value, (str, bool, int, float)) else msgspec.json.encode(value).decode()
 
 
-def _engine() -> str:
-    try:
-        return f"Widen/{packages.version('widen')}"
-    except packages.PackageNotFoundError:
-        return "Widen/source"
-
-
-_ENGINE = _engine()
+# Not from the metadata of the installation, whose parser takes longer to import than a commit.
+_ENGINE = f"Widen/{import_module('widen').__version__}"
 
 
 def _first_attempt(store: LogStore, base: Snapshot | None, actions: Sequence[Action], reads: ReadSet) -> _CommitAttempt:

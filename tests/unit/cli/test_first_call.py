@@ -71,7 +71,8 @@ def test_python_without_spark_says_how_to_get_it(call: str) -> None:
 
 UNNEEDED = {
     *("pandas", "pyspark", "py4j", "pyiceberg", "polars", "duckdb", "deltalake", "fastavro", "python_calamine"),
-    *("sqlglot", "jinja2", "typer", "rich", "sqlite3.dump", "pyarrow.dataset", "pyarrow.orc", "zstandard", "pydantic"),
+    *("sqlglot", "jinja2", "typer", "rich", "pyarrow.dataset", "pyarrow.orc", "zstandard", "pydantic"),
+    *("sqlite3", "importlib.metadata", "email"),
     *("widen.proof.record_digests", "widen.proof.source_reader", "widen.verification", "widen.sql_commands"),
     *("widen.changes.overwrite", "widen.changes.merge", "widen.changes.key_columns", "widen.changes.keyed_decision"),
     *(

@@ -133,7 +133,7 @@ def look(place: Path) -> list[Any]:
     return [str(table.schema.sql), sorted(map(str, rows))]
 
 
-SEEDS = range(400 if os.environ.get("WIDEN_TEST_FAULTS") else 40)
+SEEDS = range(400 if os.environ.get("WIDEN_TEST_FAULTS") else 20)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

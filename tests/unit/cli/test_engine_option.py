@@ -11,7 +11,7 @@ import widen
 from support.command_line import run
 from widen.spark import engine, session
 
-NEEDS = ("report T --scan", "fold T v_string", "fold T v_string --dry-run")
+NEEDS = ("report T --scan", "read T --where 'hash(v) = 1'", "sql 'SELECT max(id) FROM delta.`T`'")
 """Commands that need Spark."""
 
 

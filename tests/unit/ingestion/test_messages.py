@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import sys
 import threading
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pytest
 
 import widen
+from support.fault import FULL
 from widen.errors import InvalidOption, SourceError
 from widen.log.message_decoders import fetch_schema
 from widen.table import create_table
@@ -459,10 +461,10 @@ def plain(value: Any) -> Any:
     return value
 
 
-def test_2000_generated_messages(tmp_path: Path) -> None:
+def test_generated_messages(tmp_path: Path) -> None:
     """Each schema in a table of its own load of JSON: the same documents, as messages and as lines."""
-    random, count = Random(45), 0
-    for number in range(40):
+    random = Random(45)
+    for number in range(40 if FULL in os.environ else 12):
         schema = generated_record(random, 0, [])
         place = folder(tmp_path / f"s{number}", _1=schema)
         records = [generated_value(random, schema) for _ in range(50)]
@@ -470,8 +472,6 @@ def test_2000_generated_messages(tmp_path: Path) -> None:
         lines = pa.table({"value": [json.dumps(plain(each)) for each in records]})
         widen.ingest(lines, tmp_path / f"b{number}", format="json", engine="local")
         assert sorted(map(values, rows(tmp_path / f"a{number}"))) == sorted(map(values, rows(tmp_path / f"b{number}")))
-        count += len(records)
-    assert count == 2_000
 
 
 def values(row: Any) -> str:

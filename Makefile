@@ -76,6 +76,10 @@ readers: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp $(WORK)/venv-readers.st
 edges: setup $(WORK)/jars/stamp $(WORK)/venv-4.1.stamp $(WORK)/venv-readers.stamp ## filters at the bounds of 10,000 values of each writer, through every reader; VALUES=1000 for fewer
 	@export WIDEN_TEST_EDGES=$(or $(VALUES),10000) && $(PYTEST) tests/interop/test_lost_rows.py --timeout 7200 -s $(ARGS)
 
+.PHONY: auto-cdc
+auto-cdc: setup $(WORK)/jars/stamp $(WORK)/jars-auto-cdc/stamp ## which table format runs Spark's AUTO CDC, and 500 histories through it and through Widen; HISTORIES=100 for fewer
+	@$(WITH_JAVA) PYTHONPATH=src:tests $(RUN) tools/auto_cdc.py $(or $(HISTORIES),500)
+
 .PHONY: s3
 s3: setup $(WORK)/jars-s3/stamp ## tables in S3: Spark's and our own access with one set of options, on a server of loopback
 	@$(PYTEST) tests/s3 $(ARGS)
@@ -264,6 +268,9 @@ $(WORK)/jars/rest_catalog.stamp: tools/jars.py tools/jars.json $(WORK)/venv.stam
 
 $(WORK)/jars-avro/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars-avro && touch $@
+
+$(WORK)/jars-auto-cdc/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
+	@$(WITH_JAVA) $(RUN) tools/jars.py jars-auto-cdc && touch $@
 
 $(WORK)/jars-s3/stamp: tools/jars.py tools/jars.json $(WORK)/venv.stamp
 	@$(WITH_JAVA) $(RUN) tools/jars.py jars-s3 && touch $@

@@ -2,9 +2,10 @@
 
 The argument is a folder below ``.work`` that ``jars.json`` names: ``jars`` for Delta Lake and Iceberg for Spark,
 ``jars/rest_catalog`` for the REST catalog server of Iceberg's own test fixtures (Hadoop and the driver of SQLite come
-from Spark and from ``jars``), ``jars-avro`` for Spark's reader of Avro, ``jars-kafka`` for Spark's connector of Kafka,
-``jars-kafka/broker`` for a broker, and ``jars-s3`` for Hadoop's client of S3 with the parts of the AWS SDK that it uses
-(14 MB; its own dependency is a bundle of the whole SDK, which has 686 MB). Tests that need a missing jar fail.
+from Spark and from ``jars``), ``jars-auto-cdc`` for the tables in memory of Spark's own tests, ``jars-avro`` for
+Spark's reader of Avro, ``jars-kafka`` for Spark's connector of Kafka, ``jars-kafka/broker`` for a broker, and
+``jars-s3`` for Hadoop's client of S3 with the parts of the AWS SDK that it uses (14 MB; its own dependency is a bundle
+of the whole SDK, which has 686 MB). Tests that need a missing jar fail.
 """
 
 from __future__ import annotations

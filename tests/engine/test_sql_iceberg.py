@@ -14,6 +14,7 @@ from support.command_line import run, run_json
 from support.iceberg_files import embedded_catalog
 from widen.cli import output
 from widen.errors import (
+    IcebergDefaultsNotSupported,
     IcebergTableNotFound,
     InvalidOption,
     NotForIceberg,
@@ -245,7 +246,7 @@ def test_tables_are_created_with_rows(sql: Sql) -> None:
         ("CREATE TABLE ns.x (id int) LOCATION '/tmp/x'", InvalidOption, "catalog chooses the location"),
         ("CREATE TABLE ns.x (id int) PARTITIONED BY (days(id))", InvalidOption, "which day cannot take"),
         ("CREATE TABLE ns.x (id int) CLUSTER BY (id)", InvalidOption, "WRITE ORDERED BY"),
-        ("CREATE TABLE ns.x (id int DEFAULT 1)", InvalidOption, "a default"),
+        ("CREATE TABLE ns.x (id int DEFAULT 1)", IcebergDefaultsNotSupported, "format version 2"),
         ("CREATE TABLE delta.`/tmp/x` (id int) PARTITIONED BY (bucket(2, id))", InvalidOption, "for Iceberg tables"),
         ("ALTER TABLE ns.missing WRITE UNORDERED", WidenError, "does not have it"),
         ("UPDATE {t} SET nothing = 1", WidenError, "nothing"),

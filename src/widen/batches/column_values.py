@@ -9,6 +9,7 @@ Source: docs/evolution-rules.md#u14, #u16, #u17, #d1, #d12, #d13, #d16
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import reduce
 from types import MappingProxyType
 from typing import TypeAlias
@@ -82,6 +83,8 @@ class RowConversion:
 
     Args:
         source: The fields of the records as they are read, with those that they get from their files.
+        fills: The values of the columns that the records of a file have no field for, as arrays of one value, by the
+            URI of the file.
     """
 
     source: StructType
@@ -91,6 +94,7 @@ class RowConversion:
     samples: Samples = Samples.MASKED
     partition_by: tuple[str, ...] = ()
     conditions: tuple[RowCondition, ...] = ()
+    fills: Mapping[str, Mapping[str, pa.Array]] = field(default_factory=dict)
 
     @property
     def can_quarantine(self) -> bool:
@@ -112,16 +116,23 @@ class RowConversion:
         return apply_rules({field.name: (columns[field.name], field.type) for field in self.source}, self.rules)
 
     def judge(
-        self, records: pa.RecordBatch, types: pa.Schema, missing: Mapping[str, pa.Array] = NO_MARKS
+        self,
+        records: pa.RecordBatch,
+        types: pa.Schema,
+        missing: Mapping[str, pa.Array] = NO_MARKS,
+        fills: Mapping[str, pa.Array] = NO_MARKS,
     ) -> JudgedRows:
         """Return the rows of records, and which of them the table does not take.
 
         Args:
             missing: Whether each record has no field for a column, by the columns that the table fills.
+            fills: The values of columns that none of the records has a field for.
         """
         rows = records.num_rows
         fields = self.prepare(dict(zip(records.schema.names, records.columns, strict=True)))
         filled = _fill_columns(fields, self.route)
+        filled |= {name: pa.repeat(value[0], rows) for name, value in fills.items()}
+        missing = {**missing, **{name: _repeat(True, rows) for name in fills}}
         rescued = role_field(self.schema, RESCUED)
         rest = {} if rescued is None else _rest_of_record(fields, self.route)
         if rescued is not None and rest:
@@ -140,7 +151,7 @@ class RowConversion:
         Args:
             first: The number of the first of them in the file, from 0.
         """
-        judged = self.judge(records, types)
+        judged = self.judge(records, types, fills=self.fills.get(file, NO_MARKS))
         counts = [pc.sum(each).as_py() or 0 for each in judged.flags]
         is_broken = judged.is_broken
         if not pc.any(is_broken).as_py():

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field, replace
 from functools import partial, reduce
 from itertools import groupby
+from operator import and_
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -108,6 +109,7 @@ from widen.model.types import (
 )
 from widen.model.value_classes import dataclass
 from widen.proof.proof_files import FileValueReader
+from widen.proof.rules import leave_out, read_defaults
 from widen.protocol.parquet_files import is_legacy, is_legacy_int96
 from widen.rows.row import RecordRoute, build_routes
 from widen.sources.arrow_columns import ColumnRules
@@ -344,8 +346,11 @@ class ParquetBatch:
     def _proof_parts(self, schema: StructType, policy: Policy) -> list[RecordPart]:
         parts = []
         for part in self.parts:
-            spelled = spell_for_proof(schema, policy, _names_of(part))
-            proof = RecordProof(part.filled(*spelled).schema, *spelled)
+            spelled, named = spell_for_proof(schema, policy, _names_of(part))
+            fields = part.filled(spelled, named).schema
+            # Where a file lacks a field, its column has the default, which the fields say nothing of.
+            lacking = read_defaults(spelled).keys() - _shared_names(part, fields)
+            proof = RecordProof(fields, leave_out(spelled, lacking), named)
             parts.append(RecordPart(proof, part.files, _value_reader(part.given)))
         return parts
 
@@ -378,10 +383,10 @@ class ParquetBatch:
             if sink is None:
                 raise Unsupported(f"of the table: {writer.find_obstacle()}")
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
-            conversion = None
-            if texts or sink.rules or not _is_copied(prepared, schema, route):
+            conversion, fills = None, _find_fills(prepared, route, writer)
+            if texts or sink.rules or any(fills.values()) or not _is_copied(prepared, schema, route):
                 conversion = RowConversion(
-                    part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules)
+                    part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules), fills
                 )
             copy = find_column_copy(
                 self.spark, part.files, part.own, schema, route, sink, part.given, conversion, part.footers
@@ -448,6 +453,27 @@ def _place_texts(
 
 def _value_reader(given: PathFields) -> FileValueReader | None:
     return FileValueReader(given.fields.has_folders, given.fields.loaded_at) if given.schema.fields else None
+
+
+def _shared_names(part: ColumnPart, fields: StructType) -> set[str]:
+    """Return the fields that each file of a part has."""
+    by_file = ({path[0] for path in footer.values} for footer in part.footers)
+    return {*part.given.schema.names, *reduce(and_, by_file, {*without_voids(fields).names})}
+
+
+def _find_fills(prepared: PreparedPart, route: RecordRoute, writer: TableWriter) -> dict[str, dict[str, pa.Array]]:
+    """Return the defaults of the columns that the records of each file have no field for; see `RowConversion`."""
+    defaults, part = writer.constant_defaults(), prepared.part
+    if not defaults:
+        return {}
+    pending = void_fields(part.read, prepared.rules)
+    taken = {*prepared.schema.names, *pending.names}
+    fills = {}
+    for file, footer in zip(part.files, part.footers, strict=True):
+        names = taken & {*(path[0] for path in footer.values), *part.given.schema.names}
+        found = {slot.name for name in names for slot in route.get(name, ())}
+        fills[file.uri] = {name: value for name, value in defaults.items() if name not in found}
+    return fills
 
 
 def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -> bool:

@@ -238,7 +238,9 @@ class TextBatch:
             named, rules = sink.text_partitions, sink.rules
             has_origin = named or rules or attempt.policy.fixed_columns
             origin = OriginColumn(ORIGIN, partition_by=named, rules=rules) if has_origin else None
-            return self._write_in_tasks(replace(attempt, sink=sink, origin=origin), sink, writer)
+            return self._write_in_tasks(
+                _fill_in_tasks(replace(attempt, sink=sink, origin=origin), writer), sink, writer
+            )
 
     def find_broken(self, attempt: BatchWriteSpec, writer: TableWriter, *, by_rules: bool = True) -> Rows | None:
         """Return the records that violate a rule of the table; see `Batch`."""
@@ -246,7 +248,7 @@ class TextBatch:
         if sink is not None:
             origin = OriginColumn(ORIGIN, partition_by=sink.text_partitions, rules=sink.rules)
             has_rules = origin.partition_by or origin.rules
-            attempt = replace(attempt, origin=origin)
+            attempt = _fill_in_tasks(replace(attempt, origin=origin), writer)
             return keep_refused(self.texts, attempt, by_rules=by_rules) if has_rules else None
         if is_local(self.spark) and not (writer.has_rules or self._gives(attempt, writer.generated)):
             return None
@@ -652,6 +654,13 @@ def _fill(rows: DataFrame, spec: BatchWriteSpec, writer: TableWriter) -> DataFra
     return writer.fill(rows, lambda name: F.coalesce(F.array_contains(missing, name), F.lit(False))).drop(
         spec.missing.column
     )
+
+
+def _fill_in_tasks(spec: BatchWriteSpec, writer: TableWriter) -> BatchWriteSpec:
+    """Return a spec whose tasks fill columns that have a default."""
+    if not writer.defaults:
+        return spec
+    return replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults), defaults=writer.constant_defaults())
 
 
 def _new_metrics() -> Metrics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from itertools import accumulate, chain
 from sys import maxsize
@@ -121,6 +121,7 @@ class BatchWriteSpec:
         origin: The column with the texts of quarantined records. Tasks that write the rows leave these records out.
         refused: The records that a rule refuses and no column can take; see `widen.rows.row_builder.record_digest`.
         missing: The column that says which columns with a default a record has no field for.
+        defaults: The values of these columns, as arrays of one value, for tasks that write the rows.
     """
 
     base: StructType | None
@@ -131,6 +132,7 @@ class BatchWriteSpec:
     sink: Sink | None = None
     origin: OriginColumn | None = None
     missing: MissingColumn | None = None
+    defaults: Mapping[str, pa.Array] = field(default_factory=dict)
     file_fields: FileFields | None = None
     refused: frozenset[bytes] = frozenset()
     max_record_bytes: int = MAX_RECORD_BYTES
@@ -239,7 +241,7 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
         # Use the columns of the files, with their field ids.
         names = spec.sink.schema.names
         schema = pa.schema([*spec.sink.schema, *(each for each in schema if each.name not in names)])
-    stored = pa.schema([each for each in schema if each.name != EXCLUDED])
+    stored = pa.schema([each for each in schema if each.name not in (EXCLUDED, MISSING_FIELDS)])
     writer = spec.sink.open(stored) if spec.sink else None
     # The rows that delete get files of their own, so that nothing is stored but that they do.
     deleting_writer = spec.sink.open(stored) if spec.sink and spec.policy.deletes_by else None
@@ -248,8 +250,8 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
         task = _TextTask(spec, schema, makes_rows=writer is not None)
         for each in filter(None, (writer, deleting_writer)):
             undo.callback(each.discard)
-        for batch in task.run(batches):
-            rows = batch
+        for made in task.run(batches):
+            rows = batch = _with_defaults(made, spec)
             if spec.origin is not None:
                 is_refused = _find_refused(batch, spec.origin)
                 refused += _count_broken(batch, spec.origin, is_refused)
@@ -269,6 +271,22 @@ def _run_quiet_task(spec: BatchWriteSpec, batches: Iterable[pa.RecordBatch]) -> 
             deleting = tuple(deleting_writer.close()) if deleting_writer else ()
             undo.pop_all()
     yield pa.RecordBatch.from_pylist([{NOTE: task.note(parts, refused, deleting)}])
+
+
+def _with_defaults(rows: pa.RecordBatch, spec: BatchWriteSpec) -> pa.RecordBatch:
+    """Return rows with the defaults of the columns that their records have no field for."""
+    if spec.missing is None:
+        return rows
+    lists = rows.column(spec.missing.column)
+    names, owners = lists.flatten(), pc.list_parent_indices(lists)
+    for name, default in spec.defaults.items():
+        at = rows.schema.get_field_index(name)
+        chosen = owners.filter(pc.equal(names, name))
+        if len(chosen):
+            is_missing = pc.is_in(pa.array(range(rows.num_rows), chosen.type), value_set=chosen)
+            column = pc.if_else(is_missing, default[0].cast(rows.schema.field(at).type), rows.column(at))
+            rows = rows.set_column(at, rows.schema.field(at), column)
+    return rows.drop_columns([spec.missing.column])
 
 
 def _write_some(writer: RowWriter, rows: pa.RecordBatch) -> None:
@@ -294,7 +312,8 @@ def read_refused_records(
     assert origin is not None
     schema = to_arrow_schema(spec.row_schema)
     with without_garbage_collection():
-        for batch in _TextTask(spec, schema).run(batches):
+        for made in _TextTask(spec, schema).run(batches):
+            batch = _with_defaults(made, spec)
             is_refused = _find_refused(batch, origin)
             if by_rules:
                 is_refused = pc.and_(is_refused, pc.is_null(_reasons(batch, origin)))

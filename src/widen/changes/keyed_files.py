@@ -23,7 +23,7 @@ from widen.files.arrow_types import one_array, to_arrow, to_arrow_schema
 from widen.files.data_reader import FileScan, LocalScan, record_texts
 from widen.files.deleted_rows import to_bitmap
 from widen.files.footers import open_data_file
-from widen.frames.physical_layout import default_values_of
+from widen.frames.physical_layout import constant_defaults, default_values_of
 from widen.frames.scan import location_key, read_with_locations
 from widen.limits import KEYED_BYTES
 from widen.log.file_list import concat_files, filter_files, from_adds, to_adds
@@ -35,7 +35,6 @@ from widen.proof.column_digests import hash_values
 from widen.protocol.actions import Add, Protocol
 from widen.protocol.data_skipping import Predicate
 from widen.protocol.file_statistics import count_written_rows
-from widen.protocol.table_features import default_columns
 from widen.spark.engine import Session, Unsupported, require_spark, start_tasks
 from widen.spark.errors import translate_spark_errors
 from widen.spark.ship import freeze_imports
@@ -152,9 +151,11 @@ class DeltaFiles(KeyedTable):
 
 def evaluate_defaults(session: Session, schema: StructType, protocol: Protocol) -> dict[str, pa.Array]:
     """Return the defaults of columns as arrays of one value; see `KeyedTable.read_defaults`."""
-    if not default_columns(schema, protocol):
-        return {}
-    spark, types = require_spark(session, "only it evaluates defaults"), {each.name: each.type for each in schema}
+    try:
+        return constant_defaults(schema, protocol)
+    except Unsupported as error:
+        spark = require_spark(session, f"of the default of a column: {error}")
+    types = {each.name: each.type for each in schema}
     values = [each.alias(name) for name, each in default_values_of(schema, protocol).items()]
     with translate_spark_errors():
         row = spark.range(1).select(*values).toArrow()

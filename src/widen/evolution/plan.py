@@ -27,16 +27,16 @@ from widen.json.observation import (
     position_text,
     records_in,
 )
-from widen.model.column_path import Path, fold_path, format_path
+from widen.model.column_path import Path, fold_path, format_path, leaves
 from widen.model.display import html_table, list_lines, shorten
 from widen.model.schema_json import type_to_value
-from widen.model.types import STRING, DataType, MapType, StructType, is_same_name
+from widen.model.types import STRING, VOID, DataType, Field, MapType, StructType, is_same_name, name_keys
 from widen.model.value_classes import dataclass
 from widen.protocol.file_statistics import HIDDEN_FIELDS, NO_STATS, join_paths, split_paths
 from widen.protocol.table_features import TYPE_WIDENING
 from widen.schema.feature_removal import feature_refusal, readers_without
 from widen.schema.operations import AddColumn, CreateTable, Operation
-from widen.schema.source_metadata import FORM, role_of, source_key
+from widen.schema.source_metadata import FORM, SOURCE, role_of, sanitize_name, source_key
 
 QUARANTINED = "numQuarantinedRecords"
 """The metric for the number of records that an interval quarantined."""
@@ -761,6 +761,49 @@ def _is_like(data_type: DataType, pinned: DataType) -> bool:
     kinds: Collection[type] = (StructType, MapType)
     is_same = any(isinstance(leaf, kind) and isinstance(pinned_leaf, kind) for kind in kinds)
     return dim == pinned_dim and (is_same or str(leaf) == str(pinned_leaf))
+
+
+def pending_columns(plan: Plan, known: StructType, policy: Policy) -> list[AddColumn]:
+    """Return columns without a type for fields that have only been null, in formats that have such columns.
+
+    Fields in lists and maps, and fields whose name another column has, stay pending.
+
+    Args:
+        known: The columns of the table, including those without a type.
+
+    Source: docs/evolution-rules.md#d7
+    """
+    parents: dict[Path, Path] = dict(_structs(plan.schema, (), ()))
+    room = policy.max_columns - sum(1 for _ in leaves(StructType((*plan.schema, *known))))
+    taken = {*_name_places(plan.schema, ()), *_name_places(known, ())}
+    taken |= {((), key) for name in policy.reserved_names for key in name_keys(name)}
+    added: list[AddColumn] = []
+    for each in plan.pending:
+        parent, name = parents.get(each.source[:-1]), sanitize_name(each.source[-1], policy.table_format)
+        if parent is None or each.empty or each.empty_records or len(added) >= room:
+            continue
+        places = {(parent, key) for key in name_keys(name)}
+        if taken.isdisjoint(places):
+            taken |= places
+            added.append(AddColumn(parent, Field(name, VOID)))
+    return added
+
+
+def _structs(struct: StructType, path: Path, source: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield the paths of the source fields of structs, each with the path of its column."""
+    yield source, path
+    for each in struct:
+        if isinstance(each.type, StructType):
+            own = tuple(each.metadata.get(SOURCE) or (*source, each.name))
+            yield from _structs(each.type, (*path, each.name), own)
+
+
+def _name_places(struct: StructType, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the keys of the names in a struct and the structs in it, each with the path of its struct."""
+    for each in struct:
+        yield from ((path, key) for key in name_keys(each.name))
+        if isinstance(each.type, StructType):
+            yield from _name_places(each.type, (*path, each.name))
 
 
 def policy_properties(policy: Policy, plan: Plan, properties: Mapping[str, str]) -> dict[str, str]:

@@ -50,13 +50,15 @@ def to_arrow(data_type: DataType) -> pa.DataType:
     """Return the Arrow type that Spark expects for a type of the model.
 
     Raises:
-        InvalidOption: Python workers cannot make values of that type (void, variant or an unknown type).
+        InvalidOption: Python workers cannot make values of that type (variant or an unknown type).
     """
     match data_type:
         case AtomicType(name) if name in _ATOMIC:
             return _ATOMIC[name]
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
+        case AtomicType("void"):  # all of its values are null, and no file has them
+            return pa.null()
         case OpaqueType("time"):  # Spark has no such type; Arrow copies the columns of Iceberg tables
             return pa.time64("us")
         case ArrayType(element):

@@ -37,6 +37,7 @@ from widen.log.snapshot import Snapshot
 from widen.model.column_path import map_fields
 from widen.model.types import (
     VARIANT,
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -537,6 +538,8 @@ def _encoder(data_type: DataType, *, has_nulls: bool = True) -> Encoder:
             return partial(_encode_map, _KEYS[plain_name(key)], inner(value))
         case DecimalType():
             return partial(_or_null, str)
+        case _ if data_type == VOID:
+            return lambda _: "null"
         case _ if data_type == VARIANT and not has_nulls:  # documents have it as JSON
             return partial(_or_null, str)
     encode = _SCALARS.get(plain_name(data_type))

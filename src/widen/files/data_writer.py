@@ -36,6 +36,7 @@ from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, leaves
 from widen.model.types import (
     STRING,
     VARIANT,
+    VOID,
     ArrayType,
     DataType,
     Field,
@@ -379,7 +380,7 @@ def find_part_sink(spark: Session, store: LogStore, table: TableConfiguration) -
     # column.
     if table.partition_columns or is_mapped or has_rules or is_iceberg or not is_fully_nullable(table.schema):
         return None
-    if any(leaf == VARIANT for _, leaf in leaves(table.schema)):
+    if any(leaf in (VARIANT, VOID) for _, leaf in leaves(table.schema)):
         return None
     describe = describe_columns(indexed_leaves(table.schema, table.properties, ()))
     private = private_columns(table.schema, table.properties)

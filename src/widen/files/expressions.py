@@ -30,8 +30,9 @@ from widen.log.file_list import to_adds
 from widen.log.snapshot import Snapshot, select_files
 from widen.model.display import did_you_mean
 from widen.model.lazy_module import import_lazily
-from widen.model.schema_json import parse_type
+from widen.model.schema_json import LITERAL, from_literal, parse_type
 from widen.model.types import (
+    BINARY,
     BOOLEAN,
     DOUBLE,
     FLOAT,
@@ -210,6 +211,52 @@ def plan_values(schema: StructType, expressions: Mapping[str, tuple[str, DataTyp
     values = partial(_assign_values, scope, nodes, types)
     values(empty)
     return values
+
+
+def evaluate_constants(constants: Mapping[str, tuple[str, DataType]]) -> dict[str, pa.Array]:
+    """Return the values of constants in the types of their columns, each as an array of one value.
+
+    Args:
+        constants: The SQL of each constant, e.g. the default of a column, and the type of the column, by its name.
+
+    Raises:
+        Unsupported: only Spark evaluates one of them, or casts its value.
+    """
+    return {name: _evaluate_constant(text.strip(), data_type) for name, (text, data_type) in constants.items()}
+
+
+def _evaluate_constant(text: str, data_type: DataType) -> pa.Array:
+    arrow = to_arrow(data_type)
+    if "${" in text:
+        raise Unsupported("Spark puts variables into the text")
+    if data_type == STRING and re.fullmatch(LITERAL, text):
+        return pa.array([from_literal(text)], arrow)  # sqlglot reads escapes differently than Spark
+    if data_type == BINARY and (digits := _HEX.fullmatch(text)):
+        return pa.array([bytes.fromhex(digits[1])], arrow)
+    node = _parse(plain_sql(text))
+    literal = read_literal(node)
+    if literal is not None and literal.value is None:
+        return pa.nulls(1, arrow)
+    if literal is None:
+        value = _Evaluator(_table_scope(StructType()), pa.table({"one": [1]})).value(node)
+    elif isinstance(literal.value, Decimal) and data_type in (FLOAT, DOUBLE):
+        return pa.array([format(literal.value, "f")]).cast(arrow)  # the digits are rounded once
+    else:
+        value = _Computed(pa.array([literal.value], to_arrow(literal.type)), literal.type)
+    return _cast(_widen_decimal(value, data_type), data_type, node).values
+
+
+def _widen_decimal(value: _Computed, data_type: DataType) -> _Computed:
+    """Return a decimal with more digits, if the type has them."""
+    if not (isinstance(value.type, DecimalType) and isinstance(data_type, DecimalType)):
+        return value
+    try:
+        return _Computed(value.values.cast(to_arrow(data_type)), data_type)
+    except pa.ArrowInvalid as error:
+        raise Unsupported(f"a value does not fit {data_type.sql}") from error
+
+
+_HEX = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'")
 
 
 def find_types(schema: StructType, expressions: Mapping[str, str]) -> dict[str, DataType]:

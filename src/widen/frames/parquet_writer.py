@@ -43,8 +43,9 @@ from widen.files.row_rules import row_rules
 from widen.frames.physical_layout import partition_text, to_checked_rows, to_physical_layout
 from widen.log.commit_outcome import discard_folder
 from widen.log.log_store import FileEntry, LogStore, percent_encode
-from widen.model.column_path import Path, as_nullable, children, fields, format_path, map_fields
+from widen.model.column_path import Path, as_nullable, children, fields, format_path, leaves, map_fields
 from widen.model.types import (
+    VOID,
     ArrayType,
     DataType,
     DecimalType,
@@ -204,6 +205,8 @@ def _column_obstacle(field: Field, partition_by: Collection[str], rules: Mapping
         to_arrow(field.type)
     except InvalidOption:
         return f"the column {field.name} is {field.type.sql}"
+    if any(leaf == VOID for _, leaf in leaves(field.type)):
+        return f"the column {field.name} has the type void"
     if not is_fully_nullable(field.type):
         return f"a field inside of {field.name} must not be null"
     if field.name in partition_by and not _has_plain_text(field.type):

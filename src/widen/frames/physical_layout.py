@@ -10,6 +10,10 @@ from functools import partial, reduce
 from operator import or_
 from typing import TypeAlias
 
+import pyarrow as pa
+
+from widen.errors import InvalidOption
+from widen.files.expressions import evaluate_constants
 from widen.iceberg.schema_conversion import fixed_lengths
 from widen.model.column_path import (
     ELEMENT,
@@ -39,6 +43,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
+from widen.spark.engine import Unsupported
 from widen.spark.errors import SHOWN_CHARACTERS, raise_expression, refusal_text, show_values
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, type_to_spark, with_field_ids
 
@@ -129,6 +134,20 @@ def fill_missing_columns(frame: DataFrame, schema: StructType, protocol: Protoco
         columns.append(column.alias(field.name))
     rows = filler.in_lanes(frame).select(*columns)
     return _with_generated(rows, schema, generated) if generated else rows
+
+
+def constant_defaults(schema: StructType, protocol: Protocol) -> dict[str, pa.Array]:
+    """Return the defaults of the columns that have one, each as an array of one value.
+
+    Raises:
+        Unsupported: only Spark evaluates one of them.
+    """
+    names = default_columns(schema, protocol)
+    texts = {field.name: (find_default(field) or "", field.type) for field in schema if field.name in names}
+    try:
+        return evaluate_constants(texts)
+    except InvalidOption as error:
+        raise Unsupported(f"a column with a default has the type {error.fields['value']}") from error
 
 
 def default_values_of(schema: StructType, protocol: Protocol) -> dict[str, Column]:

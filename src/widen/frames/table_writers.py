@@ -32,7 +32,13 @@ from widen.files.data_writer import (
 from widen.files.footers import open_data_file
 from widen.files.parquet_encoding import read_size, to_encoding
 from widen.frames.parquet_writer import find_obstacle, table_sink, write_parquet
-from widen.frames.physical_layout import ICEBERG, fill_computed_columns, first_violated_rule, has_value_rules
+from widen.frames.physical_layout import (
+    ICEBERG,
+    constant_defaults,
+    fill_computed_columns,
+    first_violated_rule,
+    has_value_rules,
+)
 from widen.frames.scan import read_snapshot
 from widen.log.commit_outcome import discard, discard_folder
 from widen.log.log_store import LogStore
@@ -103,6 +109,13 @@ class TableWriter(Interface):
     @property
     def defaults(self) -> frozenset[str]:
         """The columns with a default."""
+
+    def constant_defaults(self) -> Mapping[str, pa.Array]:
+        """Return the defaults of these columns, each as an array of one value.
+
+        Raises:
+            Unsupported: only Spark evaluates one of them, so that the writer has no sink.
+        """
 
     def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
         """Return rows with a value in the columns that the table computes; they may have further columns.
@@ -189,6 +202,15 @@ class TableRows(Interface):
         """Return the given files that the version has; None if only Spark can read them."""
 
 
+def _default_obstacle(writer: TableWriter) -> str:
+    """Return why only Spark fills columns with a default, if it does."""
+    try:
+        writer.constant_defaults()
+    except Unsupported as error:
+        return f"of the default of a column: {error}"
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaWriter(TableWriter):
     """Writes rows as files of a Delta table.
@@ -216,11 +238,11 @@ class DeltaWriter(TableWriter):
         return replace(table_sink(self.store, self.table, uuid.uuid4().hex, codec_of(spark)), condition=self.condition)
 
     def find_obstacle(self) -> str:
-        obstacle = find_obstacle(self.table, checks_rows=True)
-        default = next((field.name for field in self.table.schema if DEFAULT in field.metadata), None)
-        if obstacle is None and default is not None:
-            return f"the column {default} has a default"
-        return obstacle or ("some of its rows have no key" if self.rule is not None else "")
+        return (
+            find_obstacle(self.table, checks_rows=True)
+            or _default_obstacle(self)
+            or ("some of its rows have no key" if self.rule is not None else "")
+        )
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[Add]:
         by_name = {field.name: field for field in self.table.schema}
@@ -230,6 +252,9 @@ class DeltaWriter(TableWriter):
     @property
     def defaults(self) -> frozenset[str]:
         return default_columns(self.table.schema, self.table.protocol) if self.fills_defaults else frozenset()
+
+    def constant_defaults(self) -> Mapping[str, pa.Array]:
+        return constant_defaults(self.table.schema, self.table.protocol) if self.fills_defaults else {}
 
     def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
         """Return rows with defaults, generated values and identities."""
@@ -382,16 +407,15 @@ class IcebergWriter(TableWriter):
         # Tasks that write their own files do not sort, and check no rules but that columns must not be null.
         from widen.iceberg.partitions import truncation_limits
 
-        default = next(iter(sorted(self.defaults)), "")
         rules = {
-            f"the column {default} has a default": bool(default),
+            _default_obstacle(self): True,
             "some of its rows have no key": self.rule is not None,
             "it has a sort order": self.sort_by,
             "its columns have rules for what is in a value": has_value_rules(self.schema),
             "its partitions cannot hold each value": truncation_limits(self.partition_by, self.schema),
             "its partitions cannot hold the dates of the batch": self.keeps_calendar,
         }
-        return next((text for text, is_broken in rules.items() if is_broken), "")
+        return next((text for text, is_broken in rules.items() if text and is_broken), "")
 
     def from_parts(self, parts: Sequence[PartFile]) -> list[IcebergFile]:
         from widen.iceberg.file_metrics import IcebergFile
@@ -402,6 +426,9 @@ class IcebergWriter(TableWriter):
     @property
     def defaults(self) -> frozenset[str]:
         return default_columns(self.schema, ICEBERG) if self.fills_defaults else frozenset()
+
+    def constant_defaults(self) -> Mapping[str, pa.Array]:
+        return constant_defaults(self.schema, ICEBERG) if self.fills_defaults else {}
 
     def fill(self, rows: DataFrame, is_missing: Callable[[str], Column]) -> DataFrame:
         """Return rows with defaults."""

@@ -207,7 +207,7 @@ def _add(update: UpdateSchema, state: ColumnState, operation: AddColumn) -> None
         _give_type(update, path, field.type, field.metadata.get(COMMENT))
         return
     _ensure_free(parent, path)
-    data_type, default = from_model_type(field.type, path), None
+    data_type, default = from_model_type(field.type, path, state.format_version), None
     if DEFAULT in field.metadata:
         default = _read_default(state, path, field.metadata[DEFAULT], data_type)
     # With a value for old rows, the column may also forbid null.
@@ -248,7 +248,7 @@ def _give_type(update: UpdateSchema, path: Path, data_type: DataType, doc: str |
     """
     known = update._schema.find_field(".".join(path))
     changed = update._updates.get(known.field_id, known)
-    given = ice_schema.assign_fresh_schema_ids(from_model_type(data_type, path), update.assign_new_column_id)
+    given = ice_schema.assign_fresh_schema_ids(from_model_type(data_type, path, ROW_IDS), update.assign_new_column_id)
     values = {"field_type": given, "doc": changed.doc if doc is None else doc}
     update._updates[known.field_id] = changed.model_copy(update=values)
 
@@ -339,11 +339,19 @@ def _widen(update: UpdateSchema, state: ColumnState, operation: WidenType) -> No
         fix = "name the fields, the element, the key or the value in it."
         raise NestedTypeChangeRefused(column=column, old=before, new=after, reason="it is a nested type", fix=fix)
     if not can_widen(TableFormat.ICEBERG_V2, old, new):
-        reason = "Iceberg does not allow this change in format version 2"
+        reason = f"Iceberg does not allow this change in format version {state.format_version}"
+        if state.format_version >= ROW_IDS and can_widen(TableFormat.ICEBERG_V3, old, new):
+            reason = _MISREAD
         fix = "It allows int to bigint, float to double, and more digits of a decimal. Write to a new column instead."
         raise TypeChangeRefused(column=column, old=before, new=after, reason=reason, fix=fix)
     _ensure_outside_keys(state.schema, path)
     update.update_column(path, from_model_type(new, path))
+
+
+_MISREAD = (
+    "Iceberg allows this change in format version 3, but Iceberg for Spark 1.12 then loses rows of old files, and "
+    "PyIceberg 0.12 cannot read them"
+)
 
 
 def _rename(update: UpdateSchema, state: ColumnState, operation: RenameColumn) -> None:

@@ -10,22 +10,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from widen.errors import CorruptMetadata, IcebergDefaultRefused
+from widen.errors import CorruptMetadata, IcebergDefaultRefused, IcebergDefaultsNotSupported
+from widen.iceberg.metadata_files import ROW_IDS
 from widen.model.column_path import Path, format_path
 from widen.model.lazy_module import import_lazily
 from widen.model.schema_json import LITERAL, from_literal, to_literal
+from widen.model.types import StructType
+from widen.protocol.column_metadata import DEFAULT
 from widen.schema.literals import read_literal
 from widen.schema.table_state import parse_expression
 
 if TYPE_CHECKING:
     from pyiceberg import types as ice_types
     from pyiceberg.schema import Schema
+    from pyiceberg.table.update import TableUpdate
     from pyiceberg.types import IcebergType, NestedField
     from sqlglot import errors
     from sqlglot import expressions as sql
@@ -109,6 +113,35 @@ def parse_default(text: str, data_type: IcebergType, path: Path) -> Any:
     if value is None:
         raise IcebergDefaultRefused(column=format_path(path), expression=text, type=str(data_type))
     return value
+
+
+def with_column_defaults(
+    updates: Iterable[TableUpdate], schema: StructType, format_version: int
+) -> tuple[TableUpdate, ...]:
+    """Return the updates of a new table with the defaults of its columns, which PyIceberg leaves out.
+
+    There are no old rows, so that only new ones need a value.
+
+    Raises:
+        IcebergDefaultsNotSupported: the format version has no defaults.
+        IcebergDefaultRefused: a default is not a literal of the type of its column.
+    """
+    texts = {each.name: each.metadata[DEFAULT] for each in schema if DEFAULT in each.metadata}
+    if texts and format_version < ROW_IDS:
+        raise IcebergDefaultsNotSupported(column=next(iter(texts)), version=format_version)
+    return tuple(_with_write_defaults(each, texts) if hasattr(each, "schema_") else each for each in updates)
+
+
+def _with_write_defaults(update: Any, texts: Mapping[str, str]) -> TableUpdate:
+    fields = [
+        each.model_copy(update={"write_default": parse_default(texts[each.name], each.field_type, (each.name,))})
+        if each.name in texts
+        else each
+        for each in update.schema_.fields
+    ]
+    old = update.schema_
+    schema = type(old)(*fields, schema_id=old.schema_id, identifier_field_ids=old.identifier_field_ids)
+    return update.model_copy(update={"schema_": schema})  # type: ignore[no-any-return]
 
 
 _NO_LITERAL = object()

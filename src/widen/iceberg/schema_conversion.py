@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from widen.errors import AmbiguousColumns, ColumnLeftOut, ColumnNotFound, UnsupportedColumnType
 from widen.iceberg.column_defaults import default_text
+from widen.iceberg.metadata_files import ROW_IDS
 from widen.iceberg.properties import ColumnSource
-from widen.model.column_path import ELEMENT, KEY, VALUE, Path, fields, fold_path, format_path, resolve
+from widen.model.column_path import ELEMENT, KEY, VALUE, Path, children, fields, fold_path, format_path, resolve
 from widen.model.lazy_module import import_lazily
 from widen.model.types import (
     BINARY,
@@ -85,6 +86,7 @@ _FROM_MODEL: Mapping[str, str] = {
     "date": "DateType",
     "timestamp": "TimestamptzType",
     "timestamp_ntz": "TimestampType",
+    "void": "UnknownType",
 }
 """The class of Iceberg's type for each atomic type of the model. Iceberg has no integers of 8 and 16 bits."""
 
@@ -367,20 +369,41 @@ def ensure_names_distinct(schema: StructType, location: str) -> None:
             seen[path[:-1], key] = path
 
 
-def from_model(schema: StructType) -> iceberg_schema.Schema:
+def from_model(schema: StructType, format_version: int = 2) -> iceberg_schema.Schema:
     """Return the Iceberg schema of a new table. Its field ids are new, in the order that PyIceberg gives them.
 
     Args:
         schema: The columns; their comments become docs.
     """
+    _ensure_types_exist(schema, (), format_version)
     new_id = count(1).__next__
     columns = iceberg_schema.Schema(*_from_fields(schema, new_id, ()))
     return iceberg_schema.assign_fresh_schema_ids(columns)
 
 
-def from_model_type(data_type: DataType, path: Path = ()) -> iceberg_types.IcebergType:
+def from_model_type(data_type: DataType, path: Path = (), format_version: int = 2) -> iceberg_types.IcebergType:
     """Return the Iceberg type of a new column. PyIceberg replaces the ids in it when it adds the column."""
+    _ensure_types_exist(data_type, path, format_version)
     return _from_type(data_type, count(1).__next__, path)
+
+
+def _ensure_types_exist(data_type: DataType, path: Path, format_version: int, *, is_item: bool = False) -> None:
+    """Check that a format version has types.
+
+    Args:
+        is_item: Whether every row has a value of the type, which files do not have if it is unknown.
+    """
+    if data_type == VOID and (is_item or format_version < ROW_IDS):
+        reason = "all of its values are null, so that it cannot be NOT NULL, nor the item of a list or a map"
+        if format_version < ROW_IDS:
+            reason = f"Iceberg version {format_version} has no such type"
+        raise UnsupportedColumnType(column=format_path(path), type=data_type.sql, reason=reason)
+    if isinstance(data_type, StructType):
+        for field in data_type:
+            _ensure_types_exist(field.type, (*path, field.name), format_version, is_item=not field.nullable)
+        return
+    for step, inner in children(data_type):
+        _ensure_types_exist(inner, (*path, step), format_version, is_item=True)
 
 
 def _from_fields(struct: StructType, new_id: Callable[[], int], path: Path) -> Iterator[iceberg_types.NestedField]:
@@ -410,7 +433,7 @@ def _from_type(data_type: DataType, new_id: Callable[[], int], path: Path) -> ic
         case AtomicType(name) if name in _FROM_MODEL:
             return getattr(iceberg_types, _FROM_MODEL[name])()  # type: ignore[no-any-return]
     raise UnsupportedColumnType(
-        column=format_path(path), type=data_type.sql, reason="Iceberg version 2 has no such type"
+        column=format_path(path), type=data_type.sql, reason="no format version that Widen writes has such a type"
     )
 
 

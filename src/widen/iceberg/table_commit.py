@@ -29,7 +29,7 @@ from widen.errors import (
 from widen.errors.tables import add_note, first_line
 from widen.iceberg.catalog import TableName, has_no_token, translate_catalog_errors, with_renewal
 from widen.iceberg.column_changes import change_columns, to_column_state
-from widen.iceberg.column_defaults import ensure_write_defaults
+from widen.iceberg.column_defaults import ensure_write_defaults, with_column_defaults
 from widen.iceberg.file_metrics import IcebergFile, to_data_file
 from widen.iceberg.metadata_files import has_row_lineage
 from widen.iceberg.partitions import (
@@ -157,6 +157,10 @@ class NewTable:
     partition_by: tuple[PartitionField, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def format_version(self) -> int:
+        return int({**NEW_PROPERTIES, **self.properties}[FORMAT_VERSION])
+
 
 def create_iceberg_table(name: TableName, new: NewTable) -> Table:
     """Create an empty table in one commit, and return it.
@@ -189,7 +193,8 @@ def _create(name: TableName, new: NewTable) -> Transaction:
 
 
 def _stage(name: TableName, new: NewTable) -> Transaction:
-    catalog, schema = name.catalog.open(), from_model(new.schema)
+    properties = {**NEW_PROPERTIES, **new.properties}
+    catalog, schema = name.catalog.open(), from_model(new.schema, new.format_version)
     with translate_catalog_errors(str(name)):
         # PyIceberg's SQL catalog has multi-level namespaces, but plans new tables in single-level ones only.
         is_sql = isinstance(catalog, sql_catalog.SqlCatalog)
@@ -198,9 +203,10 @@ def _stage(name: TableName, new: NewTable) -> Transaction:
             identifier,
             schema,
             partition_spec=to_partition_spec(new.partition_by, schema),
-            properties={**NEW_PROPERTIES, **new.properties},
+            properties=properties,
         )
-        transaction._updates = with_upgrade(transaction._updates)
+        updates = with_column_defaults(transaction._updates, new.schema, new.format_version)
+        transaction._updates = with_upgrade(updates)
         return transaction
 
 
@@ -420,6 +426,12 @@ class IcebergTransaction:
     def sort_keys(self) -> tuple[SortKey, ...]:
         """The columns that sort new files."""
         return read_sort_keys(self.metadata)
+
+    def change_columns(self, operations: Sequence[Operation]) -> None:
+        """Make more changes of the columns."""
+        if operations:
+            with translate_catalog_errors(str(self.name)):
+                _change_columns(self.name, self.transaction, operations)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties; those that have the value already are left alone."""

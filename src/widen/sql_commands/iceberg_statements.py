@@ -268,14 +268,8 @@ def create(
 
 def _ensure_plain_columns(schema: Any) -> None:
     for field in schema:
-        odd = next((key for key in field.metadata if key != COMMENT), None)
-        if odd is not None:
+        if not field.metadata.keys() <= {COMMENT, DEFAULT}:
             expected = "Iceberg tables have no column with generated values."
-            if odd == DEFAULT:
-                expected = (
-                    "CREATE TABLE does not give a default to a column of an Iceberg table. Create the table with the "
-                    "property 'format-version' = '3', then: ALTER TABLE ... ALTER COLUMN ... SET DEFAULT ..."
-                )
             raise InvalidOption(option="the column", value=field.name, expected=expected)
 
 

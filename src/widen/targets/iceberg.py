@@ -25,13 +25,14 @@ from widen.changes.overwrite import ReplacedRows
 from widen.errors import IcebergTableNotFound, InvalidOption
 from widen.evolution.key_rules import PROPERTY as KEYS
 from widen.evolution.key_rules import find_places, match_recorded_keys, policy_of_keys
-from widen.evolution.plan import Plan, policy_properties
-from widen.evolution.policy import FixedColumn, Policy, for_file_fields, match_names, read_names, with_time_fields
+from widen.evolution.plan import Plan, pending_columns, policy_properties
+from widen.evolution.policy import FixedColumn, Mode, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
 from widen.frames.table_writers import IcebergRows, IcebergWriter
 from widen.iceberg import properties as names
 from widen.iceberg.catalog import TableName, open_store
 from widen.iceberg.file_metrics import IcebergFile, data_location
+from widen.iceberg.metadata_files import ROW_IDS
 from widen.iceberg.partitions import (
     PartitionField,
     are_in_calendar,
@@ -46,6 +47,7 @@ from widen.iceberg.schema_conversion import (
     find_unreadable,
     from_model,
     to_readable,
+    to_whole,
     with_iceberg_ids,
     without_unknown,
 )
@@ -79,6 +81,8 @@ from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.file_statistics import HIDDEN_FIELDS, split_paths
 from widen.report.reader_predictions import TraitChange
 from widen.report.stopped_field import StoppedField
+from widen.schema.alter import apply_operation
+from widen.schema.operations import AddColumn
 from widen.schema.source_metadata import CORRUPT, TableFormat, role_field, with_sources
 from widen.spark.engine import Rows, Session, is_local
 from widen.spark.spark_types import Column, DataFrame, SparkSession
@@ -455,10 +459,24 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             target, schema = self.target, self.plan.schema
             version = target.place.format_version
             properties = {} if version is None else {FORMAT_VERSION: str(version)}
+            for each in self._pending_columns(self.plan) if target.table is None else ():
+                schema = apply_operation(schema, each)
             new_table = NewTable(schema, self.partition_by, properties) if target.table is None else None
             name, branch = target.place.name, target.place.branch
             self._transaction = open_transaction(name, target.table, self.plan.operations, new_table, branch)
         return self._transaction
+
+    def _pending_columns(self, plan: Plan) -> list[AddColumn]:
+        """Return columns of the type unknown for the fields that have only been null.
+
+        Source: docs/evolution-rules.md#d7
+        """
+        policy, transaction = self.target.policy, self._transaction
+        version = self.target.place.format_version if transaction is None else transaction.metadata.format_version
+        if (version or 0) < ROW_IDS or policy.mode not in (Mode.WIDEN, Mode.SPLIT):
+            return []
+        known = plan.schema if transaction is None else to_whole(transaction.schema)
+        return pending_columns(plan, known, policy)
 
     @property
     def schema(self) -> StructType:
@@ -583,6 +601,7 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         loaded: LoadRecord | None = None,
     ) -> CommitResult:
         transaction, marks = self.transaction, {}
+        transaction.change_columns(self._pending_columns(plan))
         summary = self._summary(plan, result)
         if names.is_cut(summary):
             summary |= write_events(self._own_store, plan.logged_events(), staged)

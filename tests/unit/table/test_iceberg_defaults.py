@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import widen
@@ -22,7 +23,6 @@ from widen.errors import (
     ColumnRefused,
     IcebergDefaultRefused,
     IcebergDefaultsNotSupported,
-    InvalidOption,
     ItemRenameRefused,
     NewColumnNotNull,
 )
@@ -210,10 +210,68 @@ def test_what_cannot_be_a_default(place: Path, text: str, error: type[ColumnRefu
     assert opened(place).table.metadata_location == before
 
 
-def test_a_new_table_says_how_its_columns_get_defaults(tmp_path: Path) -> None:
+def test_a_new_table_has_the_defaults_of_its_columns(tmp_path: Path) -> None:
     embedded_catalog(tmp_path)
-    with pytest.raises(InvalidOption, match=r"ALTER TABLE \.\.\. ALTER COLUMN \.\.\. SET DEFAULT"):
-        run(tmp_path, "CREATE TABLE ns.t (id int DEFAULT 1) USING iceberg TBLPROPERTIES ('format-version' = '3')")
+    columns = ", ".join(f"{name} {kind} DEFAULT {text}" for name, (kind, text, _) in ADDED.items())
+    three = "TBLPROPERTIES ('format-version' = '3')"
+    run(tmp_path, f"CREATE TABLE ns.t (id int, n int NOT NULL DEFAULT 7, {columns}) USING iceberg {three}")
+    load(tmp_path, {"id": 1})
+    assert rows(tmp_path) == [{"id": 1, "n": 7, **{name: value for name, (_, _, value) in ADDED.items()}}]
+    with pytest.raises(IcebergDefaultsNotSupported, match="format version 2"):
+        run(tmp_path, "CREATE TABLE ns.u (id int DEFAULT 1) USING iceberg")
+    with pytest.raises(IcebergDefaultRefused):
+        run(tmp_path, f"CREATE TABLE ns.u (id int DEFAULT 'a') USING iceberg {three}")
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "json": lambda place: _text(place / "new.json", '{"id": 3}\n{"id": 4, "i": null}\n'),
+    "csv": lambda place: _text(place / "new.csv", "id,note\n3,three\n"),
+    "parquet": lambda place: _parquet(place, {"id": [3]}, {"id": [4], "i": [None]}),
+    "arrow": lambda place: pa.table({"id": pa.array([3], pa.int32())}),
+    "dicts": lambda place: [{"id": 3}],
+}
+
+
+def _text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def _parquet(place: Path, *tables: dict[str, Any]) -> Path:
+    folder = place / "new"
+    folder.mkdir()
+    for number, columns in enumerate(tables):
+        arrays = {name: pa.array(values, pa.int32()) for name, values in columns.items()}
+        pq.write_table(pa.table(arrays), folder / f"{number}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(("form", "partition_by"), [*((form, "") for form in SOURCES), ("json", "i"), ("parquet", "i")])
+def test_records_without_a_field_get_the_default_of_its_column(tmp_path: Path, form: str, partition_by: str) -> None:
+    """A null that a record says stays null. Partitions are made of the values that rows have in the end."""
+    load(tmp_path, *OLD, format_version=3)
+    columns = ", ".join(f"{name} {kind} DEFAULT {text}" for name, (kind, text, _) in ADDED.items())
+    run(tmp_path, f"ALTER TABLE ns.t ADD COLUMNS ({columns}, q string DEFAULT 'it\\'s \"x\" ü')")
+    if partition_by:
+        run(tmp_path, f"ALTER TABLE ns.t ADD PARTITION FIELD {partition_by}")
+    done = widen.ingest(SOURCES[form](tmp_path), "ns.t", catalog=tmp_path / "catalog.db", verify=True)
+    assert done.verification is not None
+    assert done.verification.is_clean
+    expected = {**{name: value for name, (_, _, value) in ADDED.items()}, "q": 'it\'s "x" ü'}
+    found = [row for row in opened(tmp_path).to_arrow().to_pylist() if row["id"] not in (1, 2)]
+    assert len(found) == done.records
+    for row in found:
+        assert {name: row[name] for name in expected} == {**expected, "i": None if row["id"] == 4 else -7}
+
+
+def test_only_new_rows_of_a_load_by_key_get_defaults(tmp_path: Path) -> None:
+    load(tmp_path, {"id": 1, "n": 5}, key=["id"], format_version=3)
+    run(tmp_path, "ALTER TABLE ns.t ADD COLUMN m int DEFAULT 7")
+    load(tmp_path, {"id": 1, "n": 6}, {"id": 2, "n": 8}, {"id": 3, "n": 9, "m": None}, key=["id"])
+    assert [row["m"] for row in rows(tmp_path)] == [7, 7, None]
+    run(tmp_path, "ALTER TABLE ns.t ALTER COLUMN m SET DEFAULT 8")
+    load(tmp_path, {"id": 1, "n": 1}, {"id": 4, "n": 1}, key=["id"], missing="keep")
+    assert [row["m"] for row in rows(tmp_path)] == [7, 7, None, 8]
 
 
 def test_a_commit_whose_answer_is_lost_is_found_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

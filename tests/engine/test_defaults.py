@@ -24,6 +24,7 @@ from widen.frames import table_writers
 from widen.iceberg.column_defaults import default_text
 from widen.iceberg.schema_conversion import from_model_type
 from widen.model.schema_json import parse_type
+from widen.rows.row_builder import MissingColumn
 
 RECORDS = '{"id": 1, "s": null}\n{"id": 2}\n{"id": 3, "s": "x"}\n{"id": 4, "s": 5}\n{"id": 5, "n": [1], "s": null}\n'
 
@@ -145,6 +146,7 @@ def test_a_proof_sees_a_null_that_became_the_default(
     source.write_text(RECORDS, encoding="utf-8")
     fill = table_writers.fill_computed_columns
     monkeypatch.setattr(table_writers, "fill_computed_columns", lambda *args: fill(*args[:-1], lambda _: F.lit(True)))
+    monkeypatch.setattr(MissingColumn, "names_by_key", lambda *_: {})  # for tasks that fill the columns themselves
     done = target.ingest(source)
     assert done.verification is not None
     assert not done.verification.is_clean

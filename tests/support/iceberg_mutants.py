@@ -261,7 +261,7 @@ def use(folder: Path) -> list[str]:
             attempt(lambda where=where: _plan(table, None, where))
     attempt(lambda: _plan_ingestion(catalog))
     if folder.name == "v3" and table is not None:
-        attempt(lambda: first_row_ids(table.table.metadata, table.table.io, table.table.current_snapshot()))
+        attempt(lambda: first_row_ids(table.table.metadata, table.table.io, table.table.current_snapshot(), ["x"] * 51))
         attempt(lambda: table.set_properties({"owner": "shop"}))
         attempt(lambda: commit(catalog, []))
     return wrong

@@ -9,7 +9,7 @@ Source: docs/evolution-rules.md#d16
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
@@ -332,6 +332,29 @@ def map_files(function: Callable[[SourceFile], _T], files: Sequence[SourceFile])
     """Apply a function to each file, in threads that open files of a store like this one."""
     with ThreadPoolExecutor(_THREADS, "widen-copy") as pool:
         return [each.result() for each in [pool.submit(copy_context().run, function, file) for file in files]]
+
+
+def find_fills(
+    defaults: Mapping[str, pa.Array],
+    route: RecordRoute,
+    kept: Collection[str],
+    given: Collection[str],
+    footers: Sequence[SourceFooter],
+) -> dict[str, dict[str, pa.Array]]:
+    """Return the defaults of the columns that the records of each file have no field for, by the URI of the file.
+
+    Args:
+        defaults: The defaults of columns, as arrays of one value.
+        kept: The fields that the field rules keep.
+        given: The fields that records get from their files.
+    """
+    fills = {}
+    for footer in footers if defaults else ():
+        names = {*kept} & {*(path[0] for path in footer.values), *given}
+        found = {slot.name for name in names for slot in route.get(name, ())}
+        missing = {name: value for name, value in defaults.items() if name not in found}
+        fills |= {group.uri: missing for group, _ in footer.groups}
+    return fills
 
 
 RowReader: TypeAlias = Callable[[SourceFile, StructType, int], Iterator[tuple[int, pa.RecordBatch]]]

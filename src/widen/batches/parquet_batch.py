@@ -32,6 +32,7 @@ from widen.batches.column_copy import (
     SourceFooter,
     find_column_copy,
     find_corrupt,
+    find_fills,
     is_copied,
     map_files,
     pack_row_groups,
@@ -383,7 +384,9 @@ class ParquetBatch:
             if sink is None:
                 raise Unsupported(f"of the table: {writer.find_obstacle()}")
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
-            conversion, fills = None, _find_fills(prepared, route, writer)
+            conversion, pending = None, void_fields(part.read, prepared.rules)
+            kept, given = {*prepared.schema.names, *pending.names}, part.given.schema.names
+            fills = find_fills(writer.constant_defaults(), route, kept, given, part.footers)
             if texts or sink.rules or any(fills.values()) or not _is_copied(prepared, schema, route):
                 conversion = RowConversion(
                     part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules), fills
@@ -459,21 +462,6 @@ def _shared_names(part: ColumnPart, fields: StructType) -> set[str]:
     """Return the fields that each file of a part has."""
     by_file = ({path[0] for path in footer.values} for footer in part.footers)
     return {*part.given.schema.names, *reduce(and_, by_file, {*without_voids(fields).names})}
-
-
-def _find_fills(prepared: PreparedPart, route: RecordRoute, writer: TableWriter) -> dict[str, dict[str, pa.Array]]:
-    """Return the defaults of the columns that the records of each file have no field for; see `RowConversion`."""
-    defaults, part = writer.constant_defaults(), prepared.part
-    if not defaults:
-        return {}
-    pending = void_fields(part.read, prepared.rules)
-    taken = {*prepared.schema.names, *pending.names}
-    fills = {}
-    for file, footer in zip(part.files, part.footers, strict=True):
-        names = taken & {*(path[0] for path in footer.values), *part.given.schema.names}
-        found = {slot.name for name in names for slot in route.get(name, ())}
-        fills[file.uri] = {name: value for name, value in defaults.items() if name not in found}
-    return fills
 
 
 def _is_copied(prepared: PreparedPart, schema: StructType, route: RecordRoute) -> bool:

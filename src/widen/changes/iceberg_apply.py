@@ -348,8 +348,7 @@ class RowChange:
     def _entries(self, scan: IcebergScan) -> list[DataFile]:
         """Return the files of a scan, as the snapshot lists them."""
         paths, point = {file.path for file in scan.files}, self.source.point
-        entries = live_entries(point.metadata, self.source.io, point.snapshot) if paths else ()
-        return [entry.data_file for entry in entries if entry.data_file.file_path in paths]
+        return [each.data_file for each in live_entries(point.metadata, self.source.io, point.snapshot, paths)]
 
     def _limits(self, schema: StructType) -> Mapping[str, str]:
         fields = [field for field in self.writer.partition_by if field.is_of(schema.names)]

@@ -249,7 +249,7 @@ class IcebergCompaction:
         metadata, io = transaction.metadata, transaction.table.io
         snapshot = find_read_point(metadata, SnapshotReference(branch=self.branch)).snapshot
         assert snapshot is not None
-        removed = [each.data_file for each in live_entries(metadata, io, snapshot) if each.data_file.file_path in old]
+        removed = [each.data_file for each in live_entries(metadata, io, snapshot, old)]
         deletes = find_replaced_deletes(metadata, io, snapshot, old)
         operation = REWRITE if self.request.only_old else OPTIMIZE
         transaction.add_snapshot(new, {OPERATION: operation}, removed, deletes)

@@ -172,8 +172,8 @@ class IcebergFiles(KeyedTable):
             return None
         staged.add_undo(lambda: self.writer.discard(copies))
         point = self.source.point
-        entries = live_entries(point.metadata, self.source.io, point.snapshot)
-        removed = [entry.data_file for entry in entries if entry.data_file.file_path in merge.removed]
+        entries = live_entries(point.metadata, self.source.io, point.snapshot, merge.removed.keys())
+        removed = [entry.data_file for entry in entries]
         rows = self._count_live(removed) - sum(map(len, merge.removed.values()))
         ensure_same_count(rows, self.count_rows(copies))
         return ReplacedFiles(removed, copies)

@@ -67,8 +67,7 @@ def mark_deleted(
         deleted: All deleted rows by the path of each file, those that were deleted before included.
     """
     paths, point = {file.path for file in scan.files}, source.point
-    entries = live_entries(point.metadata, source.io, point.snapshot) if paths else ()
-    files = [each.data_file for each in entries if each.data_file.file_path in paths]
+    files = [each.data_file for each in live_entries(point.metadata, source.io, point.snapshot, paths)]
     marked = [file for file in files if len(deleted[file.file_path]) < file.record_count]
     removed = [file for file in files if len(deleted[file.file_path]) >= file.record_count]
     if not marked:

@@ -257,7 +257,7 @@ def copy_unmarked(
     changed = changed or ChangedRows({})
     lineage = dict[str, Lineage]()
     if has_ids:
-        first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
+        first = first_row_ids(source.point.metadata, source.io, source.point.snapshot, [file.path for file in files])
         lineage = {file.path: Lineage(first.get(file.path), file.sequence) for file in files}
     arrange, together = _order_of(source, writer, arrange)
     copied = [

@@ -222,7 +222,7 @@ def read_lineage(
     whole = StructType((*schema, *LINEAGE))
     ensure_names_distinct(whole, source.point.metadata.location)
     rows = read_iceberg_files(source, whole, scan, predicate, place=(FILE, ROW))
-    first = first_row_ids(source.point.metadata, source.io, source.point.snapshot)
+    first = first_row_ids(source.point.metadata, source.io, source.point.snapshot, [file.path for file in scan.files])
     facts = {
         FILE: pa.array([location_key(uri) for uri in to_uris(file.path for file in scan.files)], pa.string()),
         _FIRST_ID: pa.array([first.get(file.path) for file in scan.files], pa.int64()),

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from widen.errors import UnsupportedFeatureForWrite
-from widen.iceberg.metadata_files import ROW_IDS, position_of, read_listed_entries, read_listed_manifests
+from widen.iceberg.metadata_files import ROW_IDS, may_list, position_of, read_listed_entries, read_listed_manifests
 from widen.model.lazy_module import import_lazily
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class _RowIdSnapshot:
             found: Gets the locations of removed data files that the manifest has.
         """
         is_data = manifest.content == ice_manifest.ManifestContent.DATA
-        if not paths or (is_data and not self._may_have(manifest)):
+        if not paths or (is_data and not self._may_have(manifest, paths)):
             yield manifest
             return
         entries = read_listed_entries(self._transaction.table_metadata, self._io, manifest)
@@ -268,8 +268,9 @@ class _RowIdSnapshot:
             ],
         )
 
-    def _may_have(self, manifest: ManifestFile) -> bool:
-        return bool(self._build_manifest_evaluator(manifest.partition_spec_id)(manifest))
+    def _may_have(self, manifest: ManifestFile, paths: Collection[str]) -> bool:
+        is_possible = bool(self._build_manifest_evaluator(manifest.partition_spec_id)(manifest))
+        return is_possible and may_list(self._io, manifest.manifest_path, paths)
 
     def _write(self, spec: PartitionSpec, content: Any, entries: Sequence[ManifestEntry]) -> ManifestFile:
         output = self.new_manifest_output()

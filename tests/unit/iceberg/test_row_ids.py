@@ -19,9 +19,10 @@ from pyiceberg.types import LongType
 
 import widen
 from support.iceberg_files import embedded_catalog
-from widen.errors import AmbiguousColumns, InvalidOption, UnsupportedFeatureForWrite
+from widen.errors import AmbiguousColumns, CorruptFile, InvalidOption, UnsupportedFeatureForWrite
 from widen.iceberg import table_commit
 from widen.iceberg.catalog import to_table_name
+from widen.iceberg.metadata_files import first_row_ids, live_entries, may_list, read_manifests
 
 
 def load(place: Path, *records: dict[str, Any], **options: Any) -> None:
@@ -217,3 +218,25 @@ def lineage(place: Path) -> list[dict[str, Any]]:
                     }
                 )
     return sorted(found, key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_manifests_are_searched_for_files_before_they_are_read(tmp_path: Path, version: int) -> None:
+    """Each manifest lists the file of one load; for many files, each manifest may have one."""
+    for number in range(3):
+        widen.ingest([{"id": number}], "ns.t", catalog=tmp_path / "c.db", to="iceberg", format_version=version)
+    table = widen.IcebergTable("ns.t", tmp_path / "c.db").table
+    metadata, snapshot = table.metadata, table.current_snapshot()
+    every = {entry.data_file.file_path for entry in live_entries(metadata, table.io, snapshot)}
+    manifests = [each.manifest_path for each in read_manifests(metadata, table.io, snapshot)]
+    assert (len(every), len(manifests)) == (3, 3)
+    for path in every:
+        assert sum(may_list(table.io, each, [path, "file:///other"]) for each in manifests) == 1
+        (entry,) = live_entries(metadata, table.io, snapshot, [path])
+        assert entry.data_file.file_path == path
+        if version == 3:
+            assert first_row_ids(metadata, table.io, snapshot, [path]).keys() == {path}
+    assert all(may_list(table.io, each, [f"{number}" for number in range(51)]) for each in manifests)
+    Path(manifests[0].removeprefix("file://")).write_bytes(b"Obj")
+    with pytest.raises(CorruptFile):
+        may_list(table.io, manifests[0], ["file:///other"])

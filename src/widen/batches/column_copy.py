@@ -348,7 +348,7 @@ def find_fills(
         kept: The fields that the field rules keep.
         given: The fields that records get from their files.
     """
-    fills = {}
+    fills: dict[str, dict[str, pa.Array]] = {}
     for footer in footers if defaults else ():
         names = {*kept} & {*(path[0] for path in footer.values), *given}
         found = {slot.name for name in names for slot in route.get(name, ())}

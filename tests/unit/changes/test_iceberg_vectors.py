@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
@@ -23,6 +24,7 @@ from widen.changes import iceberg_keys
 from widen.errors import TableChanged, UnsupportedFeatureForWrite
 from widen.iceberg import table_commit
 from widen.iceberg.catalog import to_table_name
+from widen.iceberg.metadata_files import first_row_ids, live_entries
 from widen.iceberg.puffin import read_vectors
 
 MODES = {f"write.{each}.mode": "merge-on-read" for each in ("delete", "update", "merge")}
@@ -30,11 +32,22 @@ MODES = {f"write.{each}.mode": "merge-on-read" for each in ("delete", "update", 
 
 @dataclass
 class Rows:
-    """A table, and what must be in it: the value of each row by its key."""
+    """A table, and what must be in it.
+
+    Args:
+        rows: The value of each row by its key.
+        ids: The id of each row, and the number of the commit that changed it last, by its key.
+        replaced: The keys of the rows that the last step added or replaced, which get new ids.
+        updated: The keys of the rows that it updated, which keep their ids.
+    """
 
     place: Path
     rng: random.Random
     rows: dict[int, str] = field(default_factory=dict)
+    ids: dict[int, tuple[int, int]] = field(default_factory=dict)
+    highest: int = -1
+    replaced: set[int] = field(default_factory=set)
+    updated: set[int] = field(default_factory=set)
     log: list[str] = field(default_factory=list)
 
     @property
@@ -52,6 +65,7 @@ class Rows:
         self.log.append(f"load {keys} {options}")
         widen.ingest(str(path), "ns.t", catalog=self.place / "catalog.db", to="iceberg", verify=True, **options)
         self.rows |= dict.fromkeys(keys, value)
+        self.replaced |= {*keys}
 
     def new_keys(self) -> list[int]:
         first = max(self.rows, default=0) + 1
@@ -79,10 +93,26 @@ class Rows:
         self.log.append(f"update {condition}")
         assert self.table.update({"v": "'new'"}, condition).metrics.get("numUpdatedRows", 0) == len(keys)
         self.rows |= dict.fromkeys(keys, "new")
+        self.updated |= keys
 
     def optimizes(self) -> None:
         self.log.append("optimize")
         self.table.optimize()
+
+    def sorts(self) -> None:
+        self.log.append("sort")
+        self.table.optimize(zorder_by=["v", "id"])
+
+    def grows(self) -> None:
+        """Add a column; a rewrite writes the files that lack it again."""
+        self.log.append("add a column and rewrite")
+        self.table.add_columns({f"c{len(self.log)}": {"type": "int", "default": "7"}})
+        self.table.rewrite()
+
+    def changes_mode(self) -> None:
+        mode = self.rng.choice(["copy-on-write", "merge-on-read"])
+        self.log.append(mode)
+        self.table.set_properties(dict.fromkeys(MODES, mode))
 
     def check(self) -> None:
         said = "\n".join(self.log)
@@ -92,6 +122,37 @@ class Rows:
             assert len(found) == len(self.rows), said
             assert {row["id"]: row["v"] for row in found} == self.rows, said
         assert len(self.vectors()) == len({*self.vectors()}), said
+        self.check_ids(said)
+
+    def check_ids(self, said: str) -> None:
+        found, now = self.lineage(), self.opened.current_snapshot().sequence_number
+        assert found.keys() == self.rows.keys(), said
+        assert len({number for number, _ in found.values()}) == len(found), said
+        for key, (number, updated) in found.items():
+            if key in self.replaced:
+                assert (number > self.highest, updated) == (True, now), (key, said)
+            else:
+                before = self.ids[key]
+                assert (number, updated) == (before[0], now if key in self.updated else before[1]), (key, said)
+        self.ids, self.highest = found, max([self.highest, *(number for number, _ in found.values())])
+        self.replaced, self.updated = set(), set()
+
+    def lineage(self) -> dict[int, tuple[int, int]]:
+        """The id and the number of the last change of each row by its key, as its file or the manifests say."""
+        table, found, gone = self.opened, dict[int, tuple[int, int]](), dict[str, BitMap64]()
+        for path in {each.file_path for each in self.deletes_listed()}:
+            for file, rows in read_vectors(content_of(path), path):  # an older file may have fewer rows of a file
+                gone[file] = gone.get(file, BitMap64()) | rows
+        snapshot = table.current_snapshot()
+        first = first_row_ids(table.metadata, table.io, snapshot, [""])
+        for entry in live_entries(table.metadata, table.io, snapshot):
+            path = entry.data_file.file_path
+            for at, row in enumerate(pq.ParquetFile(path.removeprefix("file://")).read().to_pylist()):
+                if at not in gone.get(path, ()):
+                    number, updated = row.get("_row_id"), row.get("_last_updated_sequence_number")
+                    number = first[path] + at if number is None else number
+                    found[row["id"]] = number, entry.sequence_number if updated is None else updated
+        return found
 
     def deletes_listed(self) -> list[Any]:
         table = self.opened
@@ -116,6 +177,7 @@ def new_table(place: Path, seed: int = 0, **options: Any) -> Rows:
     rows = Rows(place, random.Random(seed))
     rows.load([*range(1, 61)], key=["id"], format_version=3, **options)
     rows.table.set_properties(MODES)
+    rows.check()
     return rows
 
 
@@ -124,8 +186,9 @@ def test_a_walk(tmp_path: Path, seed: int) -> None:
     rows = new_table(tmp_path, seed, **({"partition_by": ["p"]} if seed % 2 else {}))
     rng = rows.rng
     steps: list[Callable[[], None]] = [rows.inserts, rows.upserts, rows.deletes, rows.deletes, rows.updates]
-    for _ in range(8):
-        rng.choice([*steps, *steps, rows.optimizes])()
+    others = [rows.optimizes, rows.optimizes, rows.sorts, rows.grows, rows.changes_mode]
+    for _ in range(int(os.environ.get("WIDEN_STEPS", "8"))):
+        rng.choice([*steps, *steps, rng.choice(others)])()
         rows.check()
 
 
@@ -207,6 +270,7 @@ def test_no_vector_gets_a_rounded_partition(tmp_path: Path) -> None:
     path.write_text('{"id": 1, "d": 0.1}\n{"id": 2, "d": 0.1}\n')
     widen.ingest(path, "ns.t", catalog=tmp_path / "catalog.db", to="iceberg", partition_by=["d"], format_version=3)
     rows.table.set_properties(MODES)
+    rows.check()
     with pytest.raises(UnsupportedFeatureForWrite, match="PyIceberg would round"):
         rows.table.delete("id = 1")
     assert files_in(tmp_path, ".puffin") == set()
@@ -216,6 +280,7 @@ def test_version_2_copies(tmp_path: Path) -> None:
     rows = Rows(tmp_path, random.Random(0))
     rows.load([1, 2, 3])
     rows.table.set_properties(MODES)
+    rows.check()
     rows.table.delete("id = 1")
     assert rows.deletes_listed() == []
 

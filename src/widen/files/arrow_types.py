@@ -43,6 +43,13 @@ _ATOMIC: Mapping[str, pa.DataType] = {
 }
 
 
+COPIED: Mapping[str, pa.DataType] = {
+    "time": pa.time64("us"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", tz="UTC"),
+}
+"""Iceberg's types that Spark does not have, and whose values Arrow copies."""
+
 _LONG = pa.int64()
 
 
@@ -59,8 +66,8 @@ def to_arrow(data_type: DataType) -> pa.DataType:
             return pa.decimal128(precision, scale)
         case AtomicType("void"):  # all of its values are null, and no file has them
             return pa.null()
-        case OpaqueType("time"):  # Spark has no such type; Arrow copies the columns of Iceberg tables
-            return pa.time64("us")
+        case OpaqueType(name) if name in COPIED:
+            return COPIED[name]
         case ArrayType(element):
             return pa.list_(to_arrow(element))
         case MapType(key, value):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from operator import eq
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from pyroaring import BitMap64
 
 from widen.errors import CorruptFile
 from widen.errors.tables import first_line
-from widen.files.arrow_types import count_up, to_arrow_schema
+from widen.files.arrow_types import COPIED, count_up, to_arrow_schema
 from widen.files.data_reader import CONSTANT, convert_column, missing_column, position_flags
 from widen.files.deleted_rows import ROW, to_bitmap
 from widen.files.footers import Names, field_id, names_of_columns, read_files, with_field_id
@@ -238,9 +239,9 @@ _READABLE: Mapping[str, Callable[[pa.DataType], bool]] = {
     "date": pa.types.is_date32,
     "timestamp": lambda stored: _is_timestamp(stored, has_zone=True),
     "timestamp_ntz": lambda stored: _is_timestamp(stored, has_zone=False) or pa.types.is_date32(stored),
-    "time": lambda stored: bool(stored == pa.time64("us")),
+    **{name: partial(eq, kind) for name, kind in COPIED.items()},
 }
-"""For each type of a table, which types of a file Spark's Parquet reader makes values of it from; Arrow copies a time.
+"""For each type of a table, which types of a file Spark's Parquet reader makes values of it from, or Arrow copies.
 
 Source: Iceberg's table specification, "Schema Evolution"; docs/spark-facts.md#wider-types
 """

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from widen.errors import StorageError
+from widen.files.arrow_types import COPIED
 from widen.files.data_writer import PartFile, PartSink, PartWriter, rows_by_key, struct_leaf, to_part_rows
 from widen.iceberg.file_metrics import (
     BOOLEAN,
@@ -83,7 +84,7 @@ _FORMS: Mapping[str, str] = {
     "long": LONG,
     "timestamp": LONG,
     "timestamp_ntz": LONG,
-    "time": LONG,
+    **dict.fromkeys(COPIED, LONG),
     "float": FLOAT,
     "double": DOUBLE,
     "string": TEXT,

@@ -61,6 +61,7 @@ from widen.spark.engine import (
     LocalSession,
     Rows,
     Session,
+    Unsupported,
     is_local,
     run_on_engine,
     start_tasks,

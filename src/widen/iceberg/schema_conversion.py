@@ -107,8 +107,8 @@ WRITES_AGAIN = (
 )
 _READS = "Widen cannot use its values", "Use other columns, or an engine that has the type, e.g. Trino."
 
-_COPIED = frozenset({"time"})
-"""The types that Spark does not have, and Arrow copies: Arrow has a type for them, and PyIceberg writes them."""
+_COPIED = frozenset({"time", "timestamp_ns", "timestamptz_ns"})
+"""The types that Spark does not have, and Arrow copies; see `widen.files.arrow_types.COPIED`."""
 
 NO_SOURCES: Mapping[int, ColumnSource] = {}
 

@@ -37,6 +37,7 @@ from support.covering import covering
 from support.iceberg_files import embedded_catalog
 from widen import ingest
 from widen.errors import ColumnAlreadyExists, ColumnLeftOut, UnsupportedColumnType
+from widen.iceberg.metadata_files import live_entries
 from widen.iceberg.schema_conversion import find_unreadable, to_readable
 
 NAME = "shop.times"
@@ -330,3 +331,42 @@ def test_the_other_columns_can_change(tmp_path: Path, catalog: SqlCatalog) -> No
     assert table.schema.names == ("id", "name", "n")
     assert [column.name for column in table.columns] == ["id", "at", "name", "n"]
     assert [column.name for column in catalog.load_table(NAME).schema().fields] == ["id", "at", "name", "n"]
+
+
+NANOS = 1_700_000_000_123_456_789
+CHANGES_OF_ROWS: dict[str, tuple[Callable[[widen.IcebergTable], object], set[int]]] = {
+    "delete": (lambda table: table.delete("id = 1"), {2, 3}),
+    "update": (lambda table: table.update({"name": "'u'"}, "id = 2"), {1, 2, 3}),
+    "optimize": (lambda table: table.optimize(), {1, 2, 3}),
+    "optimize along a curve": (lambda table: table.optimize(zorder_by=["id"]), {1, 2, 3}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_ROWS)
+def test_nanoseconds_are_copied_exactly(tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyIceberg does not write format version 3, so that the columns are added to the files of a load."""
+    monkeypatch.setenv("WIDEN_ENGINE", "local")
+    place = tmp_path / "catalog.db"
+    for keys in ((1, 2), (3,)):
+        records = [{"id": key, "name": "a"} for key in keys]
+        ingest(records, NAME, catalog=place, to="iceberg", format_version=3)
+    metadata = Path(widen.IcebergTable(NAME, place).table.metadata_location.removeprefix("file://"))
+    value, kinds = json.loads(metadata.read_text()), {"at": pa.timestamp("ns"), "tz": pa.timestamp("ns", tz="UTC")}
+    for number, (name, data_type) in enumerate(kinds.items(), 91):
+        kind = "timestamp_ns" if data_type.tz is None else "timestamptz_ns"
+        value["schemas"][-1]["fields"].append({"id": number, "name": name, "type": kind, "required": False})
+        for path in tmp_path.rglob("*.parquet"):
+            rows = pq.ParquetFile(path).read()
+            column = pa.field(name, data_type, metadata={b"PARQUET:field_id": str(number).encode()})
+            values = [NANOS + row["id"] for row in rows.to_pylist()]
+            pq.write_table(rows.append_column(column, pa.array(values, data_type)), path)
+    metadata.write_text(json.dumps(value | {"last-column-id": 92}))
+    run_change, expected = CHANGES_OF_ROWS[change]
+    run_change(widen.IcebergTable(NAME, place))
+    table = widen.IcebergTable(NAME, place).table
+    paths = [entry.data_file.file_path for entry in live_entries(table.metadata, table.io, table.current_snapshot())]
+    found = pa.concat_tables(pq.ParquetFile(path.removeprefix("file://")).read(["id", "at", "tz"]) for path in paths)
+    assert {*found["id"].to_pylist()} == expected
+    for name in kinds:
+        assert found[name].cast(pa.int64()).to_pylist() == [NANOS + each for each in found["id"].to_pylist()]
+    assert widen.IcebergTable(NAME, place).to_arrow().column_names == ["id", "name"]

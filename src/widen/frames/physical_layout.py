@@ -43,7 +43,7 @@ from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import default_columns, is_supported, supported_features
 from widen.protocol.type_widening import is_widening
 from widen.schema.table_state import referenced_columns, row_conditions
-from widen.spark.engine import Unsupported
+from widen.spark.engine import as_unsupported
 from widen.spark.errors import SHOWN_CHARACTERS, raise_expression, refusal_text, show_values
 from widen.spark.spark_types import Column, DataFrame, F, SparkSession, from_spark, type_to_spark, with_field_ids
 
@@ -144,10 +144,8 @@ def constant_defaults(schema: StructType, protocol: Protocol) -> dict[str, pa.Ar
     """
     names = default_columns(schema, protocol)
     texts = {field.name: (find_default(field) or "", field.type) for field in schema if field.name in names}
-    try:
+    with as_unsupported(InvalidOption):
         return evaluate_constants(texts)
-    except InvalidOption as error:
-        raise Unsupported(f"a column with a default has the type {error.fields['value']}") from error
 
 
 def default_values_of(schema: StructType, protocol: Protocol) -> dict[str, Column]:

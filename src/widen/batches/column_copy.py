@@ -339,6 +339,7 @@ def find_fills(
     route: RecordRoute,
     kept: Collection[str],
     given: Collection[str],
+    files: Sequence[SourceFile],
     footers: Sequence[SourceFooter],
 ) -> dict[str, dict[str, pa.Array]]:
     """Return the defaults of the columns that the records of each file have no field for, by the URI of the file.
@@ -349,11 +350,10 @@ def find_fills(
         given: The fields that records get from their files.
     """
     fills: dict[str, dict[str, pa.Array]] = {}
-    for footer in footers if defaults else ():
+    for file, footer in zip(files, footers, strict=True) if defaults else ():
         names = {*kept} & {*(path[0] for path in footer.values), *given}
         found = {slot.name for name in names for slot in route.get(name, ())}
-        missing = {name: value for name, value in defaults.items() if name not in found}
-        fills |= {group.uri: missing for group, _ in footer.groups}
+        fills[file.uri] = {name: value for name, value in defaults.items() if name not in found}
     return fills
 
 

@@ -386,7 +386,7 @@ class ParquetBatch:
             texts = tuple(sink.text_partitions) if isinstance(sink, TableSink) else ()
             conversion, pending = None, void_fields(part.read, prepared.rules)
             kept, given = {*prepared.schema.names, *pending.names}, part.given.schema.names
-            fills = find_fills(writer.constant_defaults(), route, kept, given, part.footers)
+            fills = find_fills(writer.constant_defaults(), route, kept, given, part.files, part.footers)
             if texts or sink.rules or any(fills.values()) or not _is_copied(prepared, schema, route):
                 conversion = RowConversion(
                     part.schema, prepared.rules, route, schema, policy.samples, texts, tuple(sink.rules), fills

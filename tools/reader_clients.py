@@ -162,16 +162,19 @@ def sql_query(dialect: str, source: str, request: Request) -> str:
     column = f"{quote}{asked.get('column')}{quote}"
     if asked["op"] in ("null", "value"):
         return f"SELECT {selected} FROM {source} WHERE {column} IS {'NOT ' * (asked['op'] == 'value')}NULL"
-    condition = " AND ".join(
-        f"{quote}{each['column']}{quote} {each['op']} {sql_value(dialect, each['type'], each['value'])}"
-        for each in terms(asked)
-    )
-    return f"SELECT {selected} FROM {source} WHERE {condition}"
+    return f"SELECT {selected} FROM {source} WHERE {sql_condition(dialect, asked)}"
 
 
-def terms(asked: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the comparisons of a question; rows must meet all of them."""
-    return list(asked["terms"]) if asked["op"] == "and" else [asked]
+def sql_condition(dialect: str, asked: dict[str, Any]) -> str:
+    """Return the condition of a question: a comparison, or some joined by ``and`` or ``or``."""
+    if asked["op"] in JOINS:
+        joined = f" {asked['op'].upper()} ".join(sql_condition(dialect, each) for each in asked["terms"])
+        return f"({joined})"
+    quote = QUOTES[dialect]
+    return f"{quote}{asked['column']}{quote} {asked['op']} {sql_value(dialect, asked['type'], asked['value'])}"
+
+
+JOINS = {"and": operator.and_, "or": operator.or_}
 
 
 def compare(column: Callable[[str], Any], asked: dict[str, Any], constant: Callable[[str, Any], Any]) -> Any:
@@ -181,13 +184,10 @@ def compare(column: Callable[[str], Any], asked: dict[str, Any], constant: Calla
         column: Returns a column by name.
         constant: Returns the constant that a column is compared with.
     """
-    found = (
-        OPERATORS[each["op"]](
-            column(each["column"]), constant(each["column"], python_value(each["type"], each["value"]))
-        )
-        for each in terms(asked)
-    )
-    return reduce(operator.and_, found)
+    if asked["op"] in JOINS:
+        return reduce(JOINS[asked["op"]], (compare(column, each, constant) for each in asked["terms"]))
+    value = constant(asked["column"], python_value(asked["type"], asked["value"]))
+    return OPERATORS[asked["op"]](column(asked["column"]), value)
 
 
 def answer(table: Any, request: Request) -> dict[str, Any]:
@@ -428,12 +428,16 @@ def pyiceberg_scan(request: Request) -> Any:
         "<=": expressions.LessThanOrEqual,
     }
 
-    def to_term(each: dict[str, str]) -> Any:
+    joins = {"and": expressions.And, "or": expressions.Or}
+
+    def to_term(each: dict[str, Any]) -> Any:
+        if each["op"] in joins:
+            return reduce(joins[each["op"]], map(to_term, each["terms"]))
         value = python_value(each["type"], each["value"])
         is_time = each["type"].startswith(("timestamp", "date"))
         return forms[each["op"]](each["column"], value.isoformat() if is_time else value)
 
-    return table.scan(row_filter=reduce(expressions.And, map(to_term, terms(asked)))).to_arrow()
+    return table.scan(row_filter=to_term(asked)).to_arrow()
 
 
 CLIENTS: dict[str, Callable[..., Callable[[Request], Any]]] = {

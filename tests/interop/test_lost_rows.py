@@ -15,7 +15,7 @@ import random
 import struct
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
@@ -45,6 +45,8 @@ WIDENING = {"delta.enableTypeWidening": "true"}
 DECIMALS = ((9, 2), (15, 2), (16, 2), (17, 3), (18, 2), (18, 9), (20, 4), (30, 10), (38, 2))
 COLUMNS = 90
 """Iceberg collects bounds of up to 100 columns by default."""
+TOGETHER = 8
+"""How many rows of different files a question names: a reader may exclude a file only if no part of it allows it."""
 INDEXED = {"delta.dataSkippingNumIndexedCols": "100"}
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"=": operator.eq, ">": operator.gt, "<": operator.lt}
 Ask = Callable[[dict[str, Any]], Any]
@@ -151,25 +153,28 @@ class Edges:
         return {each.name: {"type": each.types[1]} for each in self.columns if len(set(each.types)) == 2}
 
     def lost(self, ask: Ask) -> dict[str, list[str]]:
-        """Return the filters that lose or add rows, by kind of question, each with the columns that do it alone."""
+        """Return the first filter that loses or adds rows, by kind of question, with the columns that do it alone."""
         lost: dict[str, list[str]] = {"equal": [], "range": []}
-        for row in (row for row in range(self.files * 3) if row % 3 != 1):
-            for name, kind in (("=", "equal"), (">", "range"), ("<", "range")):
-                terms = [column.term(name, row) for column in self.columns]
-                if not self.finds(
-                    ask, {"op": "and", "terms": [asked for asked, _ in terms]}, [mask for _, mask in terms]
-                ):
-                    guilty = [asked for asked, mask in terms if not self.finds(ask, asked, [mask])]
-                    lost[kind].append(f"row {row} {name}: {guilty[:3] or 'together'}")
-                if len(lost[kind]) > 3:
-                    return lost
+        for name, kind in (("=", "equal"), (">", "range"), ("<", "range")):
+            for edge in (0, 2):
+                rows = range(edge, self.files * 3, 3)
+                for part in (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER)):
+                    if not lost[kind] and not self.finds(ask, name, part):
+                        lost[kind].append(f"{name}: {self._guilty(ask, name, part)}")
         return lost
 
-    def finds(self, ask: Ask, question: dict[str, Any], masks: list[Any]) -> bool:
-        """Return whether a reader finds the rows that it must."""
-        rows = np.flatnonzero(np.logical_and.reduce(masks))
-        expected = sorted([str(row // 3), str(row % 3)] for row in rows)
-        return sorted(ask(question)) == expected
+    def _guilty(self, ask: Ask, name: str, rows: Sequence[int]) -> Any:
+        """Return the columns whose filters lose or add rows alone, for the first row with such columns."""
+        row = next((row for row in rows if not self.finds(ask, name, [row])), rows[0])
+        return row, [column.term(name, row)[0] for column in self.columns if not self.finds(ask, name, [row], [column])]
+
+    def finds(self, ask: Ask, name: str, rows: Sequence[int], columns: Sequence[Column] = ()) -> bool:
+        """Return whether a reader finds the rows that it must, if each of some rows gives a filter of some columns."""
+        terms = [[column.term(name, row) for column in columns or self.columns] for row in rows]
+        found = np.logical_or.reduce([np.logical_and.reduce([mask for _, mask in each]) for each in terms])
+        expected = sorted([str(row // 3), str(row % 3)] for row in np.flatnonzero(found))
+        conditions = [{"op": "and", "terms": [asked for asked, _ in each]} for each in terms]
+        return sorted(ask({"op": "or", "terms": conditions})) == expected
 
 
 def write_with_deltalake(edges: Edges, place: str, _: SparkSession) -> None:

@@ -24,7 +24,7 @@ from widen.errors import CorruptFile, FileMissing, WidenError
 from widen.errors.tables import first_line, missing_data_file
 from widen.limits import DRIVER_FOOTERS
 from widen.log.log_store import LogStore
-from widen.log.parquet_footers import ensure_chunks_readable, read_statistics
+from widen.log.parquet_footers import ensure_chunks_readable, find_damaged_footers, read_statistics
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import ELEMENT, KEY, VALUE, Path
 from widen.model.lazy_module import import_lazily
@@ -112,6 +112,39 @@ def read_footer(store: LogStore, columns: frozenset[Path], path: str) -> Footer:
         return footer_of(_read_metadata(file), columns)
 
 
+def read_bounds_here(store: LogStore, columns: frozenset[Path], paths: Sequence[str]) -> list[str]:
+    """Return the statistics of some columns of each of many files, as JSON text; reads the footers in this process.
+
+    The footers of many files are checked together, which takes a fraction of the time.
+
+    Args:
+        columns: The physical paths of the leaf columns.
+        paths: The plain paths, relative to the table.
+    """
+    texts: list[str] = []
+    for start in range(0, len(paths), _CHECKED_TOGETHER):
+        part = paths[start : start + _CHECKED_TOGETHER]
+        slices = [part[at : at + _READ_BY_THREAD] for at in range(0, len(part), _READ_BY_THREAD)]
+        found = list(itertools.chain.from_iterable(_read_in_threads(partial(_read_unchecked, store), slices)))
+        for place, damage in find_damaged_footers(found).items():
+            with _name_damage(part[place]):
+                raise damage
+        for path, metadata in zip(part, found, strict=True):
+            with _name_damage(path):
+                all_leaves = leaf_paths(metadata.schema.to_arrow_schema())
+                statistics = _statistics_of(metadata, all_leaves, columns)
+                texts.append(encode_statistics(metadata.num_rows, statistics))
+    return texts
+
+
+def _read_unchecked(store: LogStore, paths: Sequence[str]) -> list[pq.FileMetaData]:
+    found = []
+    for path in paths:
+        with open_data_file(store, path) as file:
+            found.append(pq.read_metadata(file))
+    return found
+
+
 def read_leaf_footer(store: LogStore, path: str) -> LeafFooter:
     """Return what the footer of one file says of every leaf; needs no Spark."""
     with open_data_file(store, path) as file:
@@ -136,17 +169,23 @@ def footer_of(metadata: pq.FileMetaData, columns: frozenset[Path], partition_by:
         partition_by: The physical names of partition columns that the file also has. They are not counted: the log has
             their values.
     """
-    is_old = is_legacy(metadata.metadata)
     all_leaves = list(leaf_paths(metadata.schema.to_arrow_schema()))
-    statistics_by_leaf = {
-        leaf: _without_ambiguous(statistics) if is_old else statistics
-        for index, leaf in enumerate(all_leaves)
-        if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
-    }
+    statistics_by_leaf = _statistics_of(metadata, all_leaves, columns)
     own = [(index, leaf) for index, leaf in enumerate(all_leaves) if leaf[0] not in partition_by]
     is_counted = all(leaf in statistics_by_leaf and statistics_by_leaf[leaf].nulls is not None for _, leaf in own)
     counts = "" if is_counted else file_tag({leaf: count_non_null(metadata, index) for index, leaf in own})
     return Footer(metadata.num_rows, encode_statistics(metadata.num_rows, statistics_by_leaf), counts)
+
+
+def _statistics_of(
+    metadata: pq.FileMetaData, all_leaves: Iterable[Path], columns: Collection[Path]
+) -> dict[Path, ColumnStatistics]:
+    is_old = is_legacy(metadata.metadata)
+    return {
+        leaf: _without_ambiguous(statistics) if is_old else statistics
+        for index, leaf in enumerate(all_leaves)
+        if leaf in columns and (statistics := _merge_row_groups(metadata, index)) is not None
+    }
 
 
 def count_non_null(metadata: pq.FileMetaData, index: int) -> int | None:
@@ -212,17 +251,23 @@ def _merge_row_groups(metadata: Any, index: int) -> ColumnStatistics | None:
 
 
 _THREADS = 16
+_CHECKED_TOGETHER, _READ_BY_THREAD = 1_024, 64
 _COLUMNS = "numbers array<bigint>, result binary"
 
-T = TypeVar("T")
+P, T = TypeVar("P"), TypeVar("T")
 
 
 @contextmanager
 def open_data_file(store: LogStore, path: str) -> Iterator[BinaryIO]:
     """Open a Parquet file of a table."""
+    with _name_damage(path), store.open(path) as file:
+        yield file
+
+
+@contextmanager
+def _name_damage(path: str) -> Iterator[None]:
     try:
-        with store.open(path) as file:
-            yield file
+        yield
     except FileMissing as error:
         raise missing_data_file(path) from error
     except (pa.ArrowException, OSError) as error:  # Arrow has errors of both kinds for damaged files
@@ -281,7 +326,7 @@ def _read_or_error(read: Callable[[str], Any], path: str) -> Any:
         return error
 
 
-def _read_in_threads(read: Callable[[str], T], paths: Sequence[str]) -> list[T]:
+def _read_in_threads(read: Callable[[P], T], paths: Sequence[P]) -> list[T]:
     with ThreadPoolExecutor(_THREADS, "widen-footer") as pool:
         return list(pool.map(read, paths))
 

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from widen.files.footers import open_data_file, read_files, read_footer
+from widen.files.footers import open_data_file, read_bounds_here, read_files, read_footer
 from widen.limits import DRIVER_FOOTERS
-from widen.log.exact_bounds import are_inexact, have_exponents, lack_bounds
+from widen.log.exact_bounds import are_inexact, have_exponents, lack_bounds, may_be_rounded
 from widen.log.file_list import canonical_path, decode_statistics, to_adds
+from widen.log.log_store import LogStore
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, is_struct_path, leaves
 from widen.model.types import BOOLEAN, DOUBLE, FLOAT, TIMESTAMP, DataType, DecimalType
@@ -85,7 +86,7 @@ class StatisticsRepair:
     """Finds the files of a table whose bounds in the log contradict their footers.
 
     Args:
-        driver_files: The maximum number of files whose footers this process reads.
+        driver_files: The maximum number of files in an object store whose footers this process reads.
         adds_booleans: Whether to add the bounds of booleans, too.
     """
 
@@ -120,12 +121,17 @@ class StatisticsRepair:
 
     def _check(self, snapshot: Snapshot, adds: list[Add], columns: Mapping[Path, DataType]) -> None:
         """Remember the statistics that some files should have."""
-        read = partial(read_footer, snapshot.store, frozenset(columns))
         paths = [snapshot.store.plain(add.path) for add in adds]
         self.read += len(paths)
-        for add, footer in zip(adds, read_files(self.session, read, paths, self.driver_files), strict=True):
-            stats = take_bounds(add.stats, footer.stats, columns)
+        for add, exact in zip(adds, self._read_bounds(snapshot.store, frozenset(columns), paths), strict=True):
+            stats = take_bounds(add.stats, exact, columns)
             self._checked[add.path, add.stats] = self._checked[add.path, stats] = stats
+
+    def _read_bounds(self, store: LogStore, columns: frozenset[Path], paths: list[str]) -> list[str]:
+        if store.is_local or len(paths) <= self.driver_files:  # executors take longer where reads do not wait
+            return read_bounds_here(store, columns, paths)
+        read = partial(read_footer, store, columns)
+        return [footer.stats for footer in read_files(self.session, read, paths, self.driver_files)]
 
 
 def contradicts(snapshot: Snapshot, files: pa.Table, columns: Mapping[Path, DataType]) -> bool:
@@ -139,7 +145,8 @@ def contradicts(snapshot: Snapshot, files: pa.Table, columns: Mapping[Path, Data
 
 def rounded_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
     """Return the files with a bound that may be rounded: it is not a float, or has more digits than a double."""
-    return _choose(files, partial(_are_rounded, columns=columns))
+    floats = [path for path, leaf in columns.items() if leaf == DOUBLE]
+    return _choose(files, partial(are_inexact, floats=floats, decimals=_decimals(columns)))
 
 
 def exponent_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
@@ -148,18 +155,18 @@ def exponent_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Tabl
 
 
 def doubtful_files(files: pa.Table, columns: Mapping[Path, DataType]) -> pa.Table:
-    """Return the files with a bound that may be rounded, that has an exponent, or that is missing for a boolean."""
-    booleans = [path for path, leaf in columns.items() if leaf == BOOLEAN]
+    """Return the files whose footer may have another bound, or whose log has an exponent.
+
+    The bound is not a float, is what a double is written as, or is missing for a boolean. All other files are exact.
+    """
+    floats, booleans = ([path for path, leaf in columns.items() if leaf == kind] for kind in (DOUBLE, BOOLEAN))
+    decimals = _decimals(columns)
 
     def are_doubtful(rows: pa.RecordBatch) -> pa.BooleanArray:
-        misread = pc.or_(_are_rounded(rows, columns), have_exponents(rows, _decimals(columns)))
-        return pc.or_(misread, lack_bounds(rows, booleans))
+        inexact = pc.or_(are_inexact(rows, floats), may_be_rounded(rows, decimals))
+        return pc.or_(pc.or_(inexact, have_exponents(rows, decimals)), lack_bounds(rows, booleans))
 
     return _choose(files, are_doubtful)
-
-
-def _are_rounded(rows: pa.RecordBatch, columns: Mapping[Path, DataType]) -> pa.BooleanArray:
-    return are_inexact(rows, [path for path, leaf in columns.items() if leaf == DOUBLE], _decimals(columns))
 
 
 def _decimals(columns: Mapping[Path, DataType]) -> dict[Path, int]:

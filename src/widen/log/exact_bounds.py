@@ -145,6 +145,8 @@ def are_inexact(
     Args:
         floats: The physical paths of columns with floats.
     """
+    if not floats and not decimals:
+        return pa.repeat(False, rows.num_rows)
     try:
         stats = decode_statistics(rows["stats"], dict.fromkeys((*floats, *decimals), pa.float64()))
     except pa.ArrowException:  # statistics that Arrow does not decode are looked at one by one
@@ -156,9 +158,52 @@ def are_inexact(
             nearest = pc.cast(pc.cast(bound, pa.float32(), safe=False), pa.float64())
             mask = pc.or_(mask, pc.fill_null(pc.not_equal(bound, nearest), False))
         for path, scale in decimals.items():
-            bound = pc.abs(pc.struct_field(stats, [key, *path]))
-            mask = pc.or_(mask, pc.fill_null(pc.greater_equal(bound, 10.0 ** (MAX_EXACT_DIGITS - scale)), False))
+            mask = pc.or_(mask, _is_long(pc.struct_field(stats, [key, *path]), scale))
     return mask
+
+
+def may_be_rounded(rows: pa.RecordBatch, decimals: Mapping[Path, int]) -> pa.BooleanArray:
+    """Return which rows of a file list have a decimal bound that some double is written as, where digits may be lost.
+
+    deltalake writes decimals as doubles. A text that no double is written as has all digits of its value: a double is
+    written with the fewest digits that identify it, or rounded to the scale.
+
+    Args:
+        decimals: The scales of columns, by physical path.
+    """
+    long = are_inexact(rows, (), decimals)
+    chosen = rows.filter(long)
+    if not chosen.num_rows:
+        return long
+    mask = pa.repeat(False, chosen.num_rows)
+    try:
+        doubles = decode_statistics(chosen["stats"], dict.fromkeys(decimals, pa.float64()))
+        exact = decode_statistics(chosen["stats"], {path: pa.decimal128(38, scale) for path, scale in decimals.items()})
+        for path, scale in decimals.items():
+            for key in (MIN_VALUES, MAX_VALUES):
+                value, bound = (pc.struct_field(each, [key, *path]) for each in (doubles, exact))
+                mask = pc.or_(mask, pc.and_(_is_long(value, scale), _is_written(value, bound, scale)))
+    except pa.ArrowException:  # a bound has more digits than the column
+        return long
+    return pc.replace_with_mask(long, long, mask)
+
+
+def _is_long(bound: pa.Array, scale: int) -> pa.Array:
+    """Return which bounds deltalake may have rounded: it divides the digits by a power of ten, both as doubles."""
+    least = 10.0 ** (MAX_EXACT_DIGITS - scale) if scale <= _EXACT_POWER else 5e-324
+    return pc.fill_null(pc.greater_equal(pc.abs(bound), least), False)
+
+
+_EXACT_POWER = 22
+"""The greatest power of ten that is exact as a double."""
+
+
+def _is_written(value: pa.Array, bound: pa.Array, scale: int) -> pa.Array:
+    """Return whether doubles are written as bounds."""
+    kind = pa.decimal256(76, scale)
+    written = (pc.cast(pc.cast(value, pa.string()), kind), pc.cast(value, kind, safe=False))
+    shortest, rounded = (pc.fill_null(pc.equal(each, pc.cast(bound, kind)), False) for each in written)
+    return pc.or_(shortest, rounded)
 
 
 def have_exponents(rows: pa.RecordBatch, decimals: Iterable[Path]) -> pa.BooleanArray:

@@ -352,10 +352,12 @@ def encode_statistics(rows: int, columns: Mapping[Path, ColumnStatistics]) -> st
 
 def _encode(value: Any) -> str:
     """Return statistics as JSON, with the digits of decimals: an exponent is null for deltalake's Arrow dataset."""
-    return _encoder.encode(_without_exponents(value)).decode()
+    text = _encoder.encode(value).decode()
+    return _encoder.encode(_without_exponents(value)).decode() if EXPONENT.search(text) else text
 
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+EXPONENT = re.compile("[0-9][eE]")
 
 
 def _without_exponents(value: Any) -> Any:
@@ -449,7 +451,6 @@ def _with_exponents(
                 yield key, path, old
 
 
-EXPONENT = re.compile("[0-9][eE]")
 _as_texts = msgspec.json.Decoder(float_hook=str)
 
 

@@ -89,6 +89,18 @@ def test_decimals_with_exponents_are_written_out(tmp_path: Path) -> None:
     assert widen.Table(tmp_path).rewrite(statistics=True).metrics == {}
 
 
+def test_few_digits_at_a_large_scale(tmp_path: Path) -> None:
+    """deltalake 1.6.6 divides by 10 to the power of the scale as a double, which is exact only up to 22."""
+    value = Decimal("7E-30")
+    write_deltalake(tmp_path, pa.table({"c": pa.array([value], pa.decimal128(38, 30))}))
+    table = widen.Table(tmp_path)
+    assert '{"c":6.999999999999999e-30}' in table.files()["stats"][0].as_py()
+    duckdb = next(each for each in table.readers("duckdb") if each.reader.name == "duckdb")  # 1.5.5 loses the row
+    assert (duckdb.outcome.value, duckdb.because) == ("wrong", ("c: bounds of decimals are rounded",))
+    assert table.rewrite(statistics=True).metrics == {"numRepairedFiles": 1}
+    assert f'{{"c":{value:f}}}' in table.files()["stats"][0].as_py()
+
+
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_widen_writes_decimals_without_exponents(tmp_path: Path, vectors: str) -> None:
     properties = {"delta.enableDeletionVectors": vectors}
@@ -134,13 +146,13 @@ def lines(location: Path, version: int) -> list[dict[str, Any]]:
 def test_several_commits_and_a_file_that_another_one_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each commit has some of the files. What is removed meanwhile does not come back, and no footer is read twice."""
     table, reads = decimals(tmp_path), []
-    real = statistics_repair.read_footer
+    real = statistics_repair.read_bounds_here
 
-    def counted(store: Any, columns: Any, path: str) -> Any:
-        reads.append(path)
-        return real(store, columns, path)
+    def counted(store: Any, columns: Any, paths: list[str]) -> Any:
+        reads.extend(paths)
+        return real(store, columns, paths)
 
-    monkeypatch.setattr(statistics_repair, "read_footer", counted)
+    monkeypatch.setattr(statistics_repair, "read_bounds_here", counted)
     monkeypatch.setattr(statistics_repair, "MOST_FILES", 1)
     other_first(monkeypatch, LogStore, "put_if_absent", lambda: widen.Table(tmp_path).delete("c < 0"))
     table.rewrite(statistics=True)
@@ -165,7 +177,7 @@ def test_the_report_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_table_with_nothing_to_doubt_reads_no_footer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics_repair, "read_footer", None)
+    monkeypatch.setattr(statistics_repair, "read_bounds_here", None)
     rows = pa.table({"d": pa.array([Decimal("1.5")], pa.decimal128(20, 2)), "x": [0.1], "n": [2**62]})
     widen.ingest(rows, str(tmp_path), engine="local")
     assert widen.Table(tmp_path).rewrite(statistics=True).metrics == {}

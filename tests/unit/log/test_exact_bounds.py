@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,31 @@ def test_digits_of_other_columns_stay() -> None:
     (add,) = exact_floats([Add("p", {}, 1, 1, data_change=True, stats=stats)], [("v",)])
     assert '"d":12345678901234567890.123456789012345678' in add.stats
     assert not add.data_change
+
+
+DOUBLES: dict[str, Callable[[Decimal, int], str]] = {
+    "deltalake": lambda value, scale: repr(float(int(value.scaleb(scale))) / 10.0**scale),
+    "shortest": lambda value, _: repr(float(value)),
+    "to the scale": lambda value, scale: f"{float(value):.{scale}f}",
+}
+
+
+@given(st.integers(1, 38).flatmap(lambda digits: st.tuples(st.integers(0, digits), st.integers(1, 10**digits - 1))))
+def test_a_decimal_that_a_double_may_have_rounded(number: tuple[int, int]) -> None:
+    scale, unscaled = number
+    value = Decimal((0, tuple(map(int, str(unscaled))), -scale))
+    texts = {name: Decimal(write(value, scale)) for name, write in DOUBLES.items()}
+    for name, text in texts.items():
+        if text != value and text.adjusted() + scale < 38:
+            assert may_be_rounded(text, scale), name
+    is_written = value in (texts["shortest"], texts["to the scale"])
+    assert may_be_rounded(value, scale) == ((len(str(unscaled)) > 15 or scale > 22) and is_written)
+
+
+def may_be_rounded(value: Decimal, scale: int) -> bool:
+    stats = [f'{{"minValues": {{"c": {low}}}, "maxValues": {{"c": {value:f}}}}}' for low in ("0", f"-{value:f}")]
+    (found,) = set(exact_bounds.may_be_rounded(pa.record_batch({"stats": stats}), {("c",): scale}).to_pylist())
+    return bool(found)
 
 
 def test_what_another_commit_names_is_left_out() -> None:

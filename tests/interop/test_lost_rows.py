@@ -199,7 +199,6 @@ def askers(table_format: str, place: str, spark: Callable[[str], Any]) -> Genera
         source = f"delta.`{place}`" if table_format == "delta" else f"default.ns.{Path(place).parent.parent.name}"
         return spark(reader_clients.sql_query("spark", source, {**request, "question": question}))
 
-    yield "spark" if table_format == "delta" else "spark-iceberg", in_spark
     for name, (kind, venv) in readers.CLIENTS.items():
         if kind != table_format or name in readers.JAR_VERSIONS:
             continue
@@ -211,6 +210,7 @@ def askers(table_format: str, place: str, spark: Callable[[str], Any]) -> Genera
                 yield name, partial(ask_client, client, request)
             finally:
                 client.close()
+    yield "spark" if table_format == "delta" else "spark-iceberg", in_spark
 
 
 def ask_here(read: Ask, request: dict[str, Any], question: dict[str, Any]) -> Any:

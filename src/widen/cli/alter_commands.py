@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from widen.cli.output import StepDisplay
+    from widen.evolution.plan import PlannedReader
     from widen.model.types import StructType
     from widen.schema.alter import ColumnChanges, NewColumn
     from widen.schema.operations import Operation
@@ -75,16 +76,24 @@ def alter(
     report_change(before, changed, json=call.json)
 
 
-def _planned_features(table: Table, operations: Sequence[Operation]) -> tuple[str, ...]:
-    """Return the table features that operations add and that readers must support."""
-    from widen.protocol.actions import Protocol
+def _planned_effects(
+    table: Table, operations: Sequence[Operation]
+) -> tuple[tuple[str, ...], tuple[PlannedReader, ...]]:
+    """Return the table features that operations add and that readers must support, and the readers made wrong."""
+    from widen.protocol.actions import Metadata, Protocol
+    from widen.protocol.table_configuration import TableConfiguration
     from widen.protocol.table_features import added_reader_features
+    from widen.report.delta_traits import readers_made_wrong
     from widen.schema.alter import plan_alter
     from widen.schema.table_state import to_table_state
 
     change = plan_alter(to_table_state(table.snapshot), operations)
-    after = [action for action in (change.actions if change else ()) if isinstance(action, Protocol)]
-    return added_reader_features(table.protocol, after[0]) if after else ()
+    protocol, metadata = table.protocol, table.snapshot.metadata
+    for action in change.actions if change else ():
+        protocol = action if isinstance(action, Protocol) else protocol
+        metadata = action if isinstance(action, Metadata) else metadata
+    wrong = readers_made_wrong(table.snapshot, TableConfiguration(protocol, metadata))
+    return added_reader_features(table.protocol, protocol), wrong
 
 
 def _feature_facts(added: Sequence[str]) -> dict[str, object]:
@@ -95,6 +104,13 @@ def _feature_facts(added: Sequence[str]) -> dict[str, object]:
     lost = sorted({name for feature in added for name in readers_without(feature)})
     facts: dict[str, object] = {"addedFeatures": list(added), "readersLost": lost} if added else {}
     return facts | ({"enablesTypeWidening": True} if TYPE_WIDENING in added else {})
+
+
+def wrong_facts(readers: Sequence[PlannedReader]) -> dict[str, object]:
+    """Return what JSON says of readers that return something wrong after a change; nothing without one."""
+    import msgspec
+
+    return {"readersWrong": [msgspec.to_builtins(each) for each in readers]} if readers else {}
 
 
 def requested_changes(**options: Any) -> dict[str, Any]:
@@ -136,13 +152,14 @@ def _show_plan(table: Table, operations: Sequence[Operation], *, json: bool) -> 
     from widen.report import text_format
     from widen.schema.feature_removal import feature_refusal
 
-    added = _planned_features(table, operations)
+    added, wrong = _planned_effects(table, operations)
     if json:
         plan = [operation.to_value() for operation in operations]
-        show_json({"version": table.version, "changed": False, "operations": plan, **_feature_facts(added)})
+        facts = {**_feature_facts(added), **wrong_facts(wrong)}
+        show_json({"version": table.version, "changed": False, "operations": plan, **facts})
     elif operations:
         show(Text(f"would {text_format.printable(str(operation))}") for operation in operations)
-        show(Text(f"  {feature_refusal(feature)}") for feature in added)
+        show(Text(f"  {line}") for line in (*map(feature_refusal, added), *map(str, wrong)))
     else:
         show_unchanged(table)
 
@@ -329,13 +346,15 @@ def report_change(
                 "changes": changes,
                 **facts,
                 **_feature_facts(table.added_features),
+                **wrong_facts(table.wrong_readers),
             }
         )
     elif not changed:
         show_unchanged(table)
     else:
         show(terminal.commit_parts(table.location, intervals[0]))
-        show(Text(f"  {line}") for line in (done, *map(feature_refusal, table.added_features)) if line)
+        lines = (done, *map(feature_refusal, table.added_features), *map(str, table.wrong_readers))
+        show(Text(f"  {line}") for line in lines if line)
 
 
 def show_unchanged(table: TableVersion) -> None:

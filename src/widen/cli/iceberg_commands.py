@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from widen.cli import output, shared_options
-from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes
+from widen.cli.alter_commands import ensure_one_change, parse_operations, requested_changes, wrong_facts
 from widen.cli.maintenance_commands import RestChoice, files_text, print_view, run_fold, show_compaction, show_forgotten
 from widen.cli.output import ensure_output_writable, note, progress, show_json, show_line
 from widen.cli.output import show as show_parts
@@ -369,12 +369,14 @@ def alter_iceberg(
 def _show_operations(opened: IcebergTable, operations: Sequence[Any], *, is_done: bool, json: bool) -> None:
     if json:
         plan = [operation.to_value() for operation in operations]
-        show_json({"version": opened.version, "changed": is_done and bool(plan), "operations": plan})
+        facts = wrong_facts(opened.wrong_readers)
+        show_json({"version": opened.version, "changed": is_done and bool(plan), "operations": plan, **facts})
     elif not operations:
         note(f"{opened.name} has these columns already.")
     else:
         printable, verb = text_format.printable, "" if is_done else "would "
         show_parts(Text(f"{verb}{printable(str(operation))}") for operation in operations)
+        show_parts(Text(f"  {reader}") for reader in opened.wrong_readers)
 
 
 # Maintenance.

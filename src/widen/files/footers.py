@@ -254,7 +254,8 @@ _THREADS = 16
 _CHECKED_TOGETHER, _READ_BY_THREAD = 1_024, 64
 _COLUMNS = "numbers array<bigint>, result binary"
 
-P, T = TypeVar("P"), TypeVar("T")
+P = TypeVar("P")
+T = TypeVar("T")
 
 
 @contextmanager

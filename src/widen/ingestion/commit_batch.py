@@ -604,7 +604,7 @@ def write_until_plan_is_stable(
             plan = _with_widening(plan, target, observed)
             plan = replace(plan, unmatched=_find_unmatched(target, plan, observed))
             plan = replace(plan, lost_sources=target.lost_sources)
-            plan = _with_bounds(plan, result.seen)
+            plan = replace(_with_bounds(plan, result.seen), readers=draft.wrong_readers)
             return WrittenBatch(target=target, plan=plan, draft=draft, result=result)
         draft.discard(result)
     raise InternalError(reason=f"the plan of a batch still changed after {MAX_PASSES} passes")

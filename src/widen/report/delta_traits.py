@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from widen.evolution.plan import PlannedReader
 from widen.log.exact_bounds import lack_bounds
 from widen.log.snapshot import Snapshot
 from widen.model.column_path import Path, fields, is_struct_path, leaves
@@ -34,7 +35,7 @@ from widen.protocol.partition_values import UnknownValue, parse_partition_value
 from widen.protocol.table_configuration import TableConfiguration
 from widen.protocol.table_features import FEATURES, TABLE_FEATURES_READER, supported_features
 from widen.protocol.type_widening import TypeChange, all_type_changes
-from widen.report.reader_predictions import TRAITS, Trait, TraitChange, new_column_traits
+from widen.report.reader_predictions import REWRITE, TRAITS, Trait, TraitChange, made_wrong, new_column_traits
 from widen.report.statistics_texts import StatisticsTexts, try_decode
 
 if TYPE_CHECKING:
@@ -77,6 +78,16 @@ def planned_traits(snapshot: Snapshot | None, configuration: TableConfiguration 
         added = new_column_traits(configuration.schema, None if snapshot is None else snapshot.schema)
         after = list(dict.fromkeys([*new, *after, *added]))
     return TraitChange("delta", before, after)
+
+
+def readers_made_wrong(snapshot: Snapshot, configuration: TableConfiguration) -> tuple[PlannedReader, ...]:
+    """Return the readers that return something wrong once a version has another configuration, by the log alone."""
+    if configuration == snapshot.configuration:
+        return ()
+    before, after = (tuple(configuration_traits(each)) for each in (snapshot.configuration, configuration))
+    if not snapshot.count_files()[0]:  # no file has an old type
+        after = tuple(trait for trait in after if TRAITS[trait.name].remedy != REWRITE)
+    return made_wrong(TraitChange("delta", before, after))
 
 
 def configuration_traits(configuration: TableConfiguration) -> Iterator[Trait]:

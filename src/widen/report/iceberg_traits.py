@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from widen.evolution.plan import PlannedReader
 from widen.iceberg.file_metrics import column_ids
 from widen.iceberg.metadata_files import read_manifests
 from widen.iceberg.scan_plan import DeleteKind, delete_kind
@@ -16,7 +17,7 @@ from widen.model.column_path import Path, leaves
 from widen.model.types import DOUBLE, FLOAT, DataType, StructType
 from widen.protocol.type_widening import TypeChange
 from widen.report.delta_traits import FEW_FILES, type_change_trait
-from widen.report.reader_predictions import Trait, TraitChange, new_column_traits
+from widen.report.reader_predictions import Trait, TraitChange, made_wrong, new_column_traits
 
 if TYPE_CHECKING:
     from widen.iceberg.catalog import FileIO, Table
@@ -57,13 +58,23 @@ def planned_iceberg_traits(
     if schema is None:
         return TraitChange("iceberg", before, before)
     old = to_readable(table.schema())
+    after = dict.fromkeys([*before, *_promoted(old, schema), *new_column_traits(schema, old)])
+    return TraitChange("iceberg", before, list(after))
+
+
+def readers_made_wrong(table: Table, schema: StructType) -> tuple[PlannedReader, ...]:
+    """Return the readers that return something wrong once a table has other columns, by the columns alone."""
+    promoted = [] if table.metadata.current_snapshot() is None else list(_promoted(to_readable(table.schema()), schema))
+    before = list(_promotions(table.metadata)) if promoted else []
+    return made_wrong(TraitChange("iceberg", before, [*before, *promoted]))
+
+
+def _promoted(old: StructType, schema: StructType) -> Iterator[Trait]:
+    """Yield the columns that get another type."""
     types = dict(leaves(old))
-    promoted = [
-        Trait(type_change_trait(TypeChange((), types[path], leaf)), path)
-        for path, leaf in leaves(schema)
-        if types.get(path, leaf) != leaf
-    ]
-    return TraitChange("iceberg", before, list(dict.fromkeys([*before, *promoted, *new_column_traits(schema, old)])))
+    for path, leaf in leaves(schema):
+        if types.get(path, leaf) != leaf:
+            yield Trait(type_change_trait(TypeChange((), types[path], leaf)), path)
 
 
 def _promotions(metadata: TableMetadata) -> Iterator[Trait]:

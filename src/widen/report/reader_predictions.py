@@ -9,6 +9,7 @@ Source: docs/guide/readers.md
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache
@@ -20,6 +21,7 @@ import msgspec
 from widen.errors import InvalidOption
 from widen.evolution.plan import PlannedReader
 from widen.model.column_path import Path, format_path, leaves
+from widen.model.display import READERS_LOG
 from widen.model.types import StructType
 from widen.model.value_classes import dataclass
 
@@ -81,7 +83,7 @@ class TraitInfo:
 
 
 _DROP = "widen drop-feature T {}"
-_STATISTICS, _REWRITE = "widen rewrite T --statistics", "widen rewrite T"
+_STATISTICS, REWRITE = "widen rewrite T --statistics", "widen rewrite T"
 _OPTIMIZE = "widen optimize T"
 _UNMAP = "widen properties T --set delta.columnMapping.mode=none"
 
@@ -101,12 +103,12 @@ TRAITS: Mapping[str, TraitInfo] = {
     "variantType": TraitInfo("the table feature variantType"),
     "vacuumProtocolCheck": TraitInfo("the table feature vacuumProtocolCheck", _DROP.format("vacuumProtocolCheck")),
     "other-feature": TraitInfo("a table feature that was not tested"),
-    "float-became-double": TraitInfo("float became double", _REWRITE),
-    "decimal-grew": TraitInfo("decimal got more digits, and the same scale", _REWRITE),
-    "decimal-rescaled": TraitInfo("decimal got a larger scale", _REWRITE),
-    "integer-became-decimal": TraitInfo("integer became decimal", _REWRITE),
-    "date-became-timestamp": TraitInfo("date became timestamp_ntz", _REWRITE),
-    "type-changed": TraitInfo("another type change", _REWRITE),
+    "float-became-double": TraitInfo("float became double", REWRITE),
+    "decimal-grew": TraitInfo("decimal got more digits, and the same scale", REWRITE),
+    "decimal-rescaled": TraitInfo("decimal got a larger scale", REWRITE),
+    "integer-became-decimal": TraitInfo("integer became decimal", REWRITE),
+    "date-became-timestamp": TraitInfo("date became timestamp_ntz", REWRITE),
+    "type-changed": TraitInfo("another type change", REWRITE),
     "short-bounds": TraitInfo("bounds of floats are not exact as doubles", _STATISTICS),
     "rounded-decimals": TraitInfo("bounds of decimals are rounded", _STATISTICS),
     "exponent-bounds": TraitInfo("bounds of decimals have exponents", _STATISTICS),
@@ -118,7 +120,7 @@ TRAITS: Mapping[str, TraitInfo] = {
     "nan-hidden": TraitInfo("NaN that the bounds leave out"),
     "nested-null": TraitInfo("nested, and may be null"),
     "int96": TraitInfo("INT96 timestamps"),
-    "int96-far": TraitInfo("INT96 timestamps before 1678 or after 2261", _REWRITE),
+    "int96-far": TraitInfo("INT96 timestamps before 1678 or after 2261", REWRITE),
     "negative-partition": TraitInfo("negative decimals as partition values"),
     "bad-partition": TraitInfo("a partition value that is not a number"),
     "format-version-3": TraitInfo("format version 3"),
@@ -236,6 +238,23 @@ def plan_readers(change: TraitChange, readers: Sequence[Reader]) -> tuple[Planne
         before = [each.outcome.value for each in predict(change.before, readers)]
     after = predict(change.after, readers)
     return tuple(_planned(old, new) for old, new in zip(before, after, strict=True))
+
+
+def made_wrong(change: TraitChange) -> tuple[PlannedReader, ...]:
+    """Return the tested readers that read a table before a change, and return something wrong after it."""
+    if set(change.after) <= set(change.before or ()):
+        return ()
+    planned = plan_readers(change, tested_readers(change.format))
+    return tuple(each for each in planned if (each.before, each.after) == (Outcome.READS, Outcome.WRONG))
+
+
+def warn_wrong_readers(location: str, readers: Sequence[PlannedReader]) -> None:
+    """Log which readers return something wrong after a change."""
+    for reader in readers:
+        _log.warning("%s: %s", location, reader)
+
+
+_log = logging.getLogger(READERS_LOG)
 
 
 def _planned(before: str, after: Prediction) -> PlannedReader:

@@ -56,6 +56,7 @@ from widen.table.row_operations import FOLD, FoldMixin, MergeBuilder, ensure_val
 if TYPE_CHECKING:
     from widen.changes.iceberg_changes import IcebergChange, SelectedRows
     from widen.changes.merge import MergeClause, MergeSides
+    from widen.evolution.plan import PlannedReader
     from widen.frames.iceberg_scan import IcebergSource
     from widen.report.reader_predictions import Trait
     from widen.spark.engine import Session
@@ -83,6 +84,8 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
         VersionNotFound: the table does not have the branch.
         CatalogError: the catalog cannot be read.
     """
+
+    _wrong_readers: tuple[PlannedReader, ...] = ()
 
     @check_arguments
     def __init__(self, name: str, catalog: CatalogSource, *, branch: str | None = None) -> None:
@@ -620,8 +623,19 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
             ContentionError: another writer changed the columns first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
-        self._table = commit_columns(self._name, operations)
+        from widen.report.iceberg_traits import readers_made_wrong
+        from widen.report.reader_predictions import warn_wrong_readers
+
+        before, self._table = self._table, commit_columns(self._name, operations)
+        wrong = readers_made_wrong(before, to_readable(self._table.schema()))
+        warn_wrong_readers(self.name, wrong)
+        self._wrong_readers += wrong
         return self
+
+    @property
+    def wrong_readers(self) -> tuple[PlannedReader, ...]:
+        """The readers that read the table before changes by this object, and return something wrong from then on."""
+        return self._wrong_readers
 
     @property
     def _label(self) -> str:

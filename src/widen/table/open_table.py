@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from widen.evolution.plan import PlannedReader
 from widen.evolution.unify import build_contract, view_sql
 from widen.log.commit import Committed, Outcome, commit
 from widen.log.commit_files import to_ms
@@ -27,7 +28,8 @@ from widen.model.types import DataType, StructType
 from widen.protocol.actions import CommitInfo, Metadata, Protocol
 from widen.protocol.column_metadata import parse_columns, visible_schema
 from widen.protocol.type_widening import TypeChange, all_type_changes
-from widen.report.reader_predictions import Prediction, Trait, choose_readers, predict
+from widen.report.delta_traits import readers_made_wrong
+from widen.report.reader_predictions import Prediction, Trait, choose_readers, predict, warn_wrong_readers
 from widen.schema import alter
 from widen.schema.alter import AnyPath, ByPath, NewColumn
 from widen.schema.feature_removal import warn_readers
@@ -305,6 +307,7 @@ class TableVersion(OpenTable):
     """The part of `Table` that needs no Spark: opens a table and returns what its log says of a version."""
 
     _added_features: tuple[str, ...] = ()
+    _wrong_readers: tuple[PlannedReader, ...] = ()
 
     @check_arguments
     def __init__(self, location: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> None:
@@ -361,6 +364,11 @@ class TableVersion(OpenTable):
     def added_features(self) -> tuple[str, ...]:
         """The table features that changes by this object have added, and that readers must support from then on."""
         return self._added_features
+
+    @property
+    def wrong_readers(self) -> tuple[PlannedReader, ...]:
+        """The readers that read the table before changes by this object, and return something wrong from then on."""
+        return self._wrong_readers
 
     @property
     def type_changes(self) -> list[tuple[Path, TypeChange]]:
@@ -429,8 +437,11 @@ class TableVersion(OpenTable):
         return self._at(commit(self._store, self._snapshot, change.actions, change.operation, change.parameters))
 
     def _at(self, outcome: Outcome) -> Self:
-        before, self._snapshot = self._snapshot.protocol, outcome.or_raise().snapshot
-        self._added_features += warn_readers(self.location, before, self._snapshot.protocol)
+        before, self._snapshot = self._snapshot, outcome.or_raise().snapshot
+        self._added_features += warn_readers(self.location, before.protocol, self._snapshot.protocol)
+        wrong = readers_made_wrong(before, self._snapshot.configuration)
+        warn_wrong_readers(self.location, wrong)
+        self._wrong_readers += wrong
         return self
 
 

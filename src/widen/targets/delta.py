@@ -18,7 +18,16 @@ from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import FeatureRequired, InvalidOption, InvalidPath, TableNotFound, UnsupportedColumnType
 from widen.evolution.key_rules import PROPERTY as KEYS
 from widen.evolution.key_rules import match_recorded_keys, policy_of_keys
-from widen.evolution.plan import BAD_FILES, CORRUPT_REASON, CORRUPT_TEXTS, QUARANTINED, ROUNDED, Plan, policy_properties
+from widen.evolution.plan import (
+    BAD_FILES,
+    CORRUPT_REASON,
+    CORRUPT_TEXTS,
+    QUARANTINED,
+    ROUNDED,
+    Plan,
+    PlannedReader,
+    policy_properties,
+)
 from widen.evolution.policy import Mode, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.files.data_reader import plan_local_scan
 from widen.frames.scan import read_snapshot
@@ -52,8 +61,8 @@ from widen.protocol.table_properties import (
     is_on,
     widens_when_needed,
 )
-from widen.report.delta_traits import planned_traits
-from widen.report.reader_predictions import TraitChange
+from widen.report.delta_traits import planned_traits, readers_made_wrong
+from widen.report.reader_predictions import TraitChange, warn_wrong_readers
 from widen.report.stopped_field import StoppedField
 from widen.schema.alter import DROP_COLUMNS, protocol_with, with_operations
 from widen.schema.checks import table_format_of
@@ -330,6 +339,11 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
     def check(self) -> None:
         """Do nothing: an ingestion does not choose the partitions of a new Delta table."""
 
+    @property
+    def wrong_readers(self) -> tuple[PlannedReader, ...]:
+        snapshot = self.target.snapshot
+        return () if snapshot is None else readers_made_wrong(snapshot, self.configuration)
+
     def with_replaced_rows(self, rows: ReplacedRows) -> DeltaDraft:
         return replace(self, replaced=rows)
 
@@ -507,6 +521,7 @@ class DeltaDraft(RowReplacingDraft, KeyedDraft):
             return outcome
         if target.snapshot is not None:
             warn_readers(target.store.location, target.snapshot.protocol, self.configuration.protocol)
+            warn_wrong_readers(target.store.location, plan.readers)
         return outcome.or_raise().version
 
     def _remove_rows(self, result: BatchResult) -> ChangeResult:

@@ -25,7 +25,7 @@ from widen.changes.overwrite import ReplacedRows
 from widen.errors import IcebergTableNotFound, InvalidOption
 from widen.evolution.key_rules import PROPERTY as KEYS
 from widen.evolution.key_rules import find_places, match_recorded_keys, policy_of_keys
-from widen.evolution.plan import Plan, pending_columns, policy_properties
+from widen.evolution.plan import Plan, PlannedReader, pending_columns, policy_properties
 from widen.evolution.policy import FixedColumn, Mode, Policy, for_file_fields, match_names, read_names, with_time_fields
 from widen.frames.iceberg_scan import IcebergSource, file_scan, read_iceberg_files
 from widen.frames.table_writers import IcebergRows, IcebergWriter
@@ -69,7 +69,7 @@ from widen.iceberg.table_commit import (
     ensure_table_writable,
     open_transaction,
 )
-from widen.log.commit_outcome import StagedFiles, discard_folder
+from widen.log.commit_outcome import Conflicted, StagedFiles, discard_folder
 from widen.log.load_segments import LoadedFiles
 from widen.log.log_store import LogStore
 from widen.model.column_path import Path, fields, find_field
@@ -79,7 +79,7 @@ from widen.proof.deletion_lists import DeletionListing
 from widen.protocol.column_mapping import COLUMN_ID
 from widen.protocol.column_metadata import DEFAULT
 from widen.protocol.file_statistics import HIDDEN_FIELDS, split_paths
-from widen.report.reader_predictions import TraitChange
+from widen.report.reader_predictions import TraitChange, warn_wrong_readers
 from widen.report.stopped_field import StoppedField
 from widen.schema.alter import apply_operation
 from widen.schema.operations import AddColumn
@@ -444,6 +444,12 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
         return self
 
     @property
+    def wrong_readers(self) -> tuple[PlannedReader, ...]:
+        from widen.report.iceberg_traits import readers_made_wrong
+
+        return () if self.target.table is None else readers_made_wrong(self.target.table, self.plan.schema)
+
+    @property
     def partition_by(self) -> tuple[PartitionField, ...]:
         """The partition fields of a new table."""
         return resolve_partition_fields(self.target.place.partition_by, self.plan.schema)
@@ -624,7 +630,10 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
             marks |= self._record(loaded.load, staged)
         hidden = policy_properties(self.target.policy, plan, transaction.metadata.properties)
         transaction.set_properties({names.SOURCES: names.encode_sources(self.schema), **marks, **hidden})
-        return transaction.commit(staged)
+        committed = transaction.commit(staged)
+        if not isinstance(committed, Conflicted):
+            warn_wrong_readers(self.target.location, plan.readers)
+        return committed
 
     def _remove_rows(self, staged: StagedFiles) -> ReplacedFiles:
         table = self.target.table

@@ -16,7 +16,7 @@ from widen.batches.text_batch import Batch, BatchResult, texts_of
 from widen.batches.text_tasks import BatchWriteSpec
 from widen.errors import TableNotFound, WidenError
 from widen.evolution.key_rules import KeyCounts, KeyRules, ensure_condition_applies, ensure_rules_apply
-from widen.evolution.plan import Plan
+from widen.evolution.plan import Plan, PlannedReader
 from widen.evolution.policy import Policy
 from widen.frames.table_writers import TableRows
 from widen.log.commit_outcome import (
@@ -296,6 +296,10 @@ class TableDraft(Protocol):
         Raises:
             InvalidOption: it cannot be partitioned as the caller wants.
         """
+
+    @property
+    def wrong_readers(self) -> tuple[PlannedReader, ...]:
+        """The readers that read the table now, and return something wrong after the commit, by the columns alone."""
 
     def write(self, batch: Batch, spec: BatchWriteSpec) -> BatchResult:
         """Write a batch as files; nothing is committed.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -19,6 +21,9 @@ from support.race import other_first
 from widen.errors import FeatureNotPresent, InvalidOption, TypeChangeRefused
 from widen.model.display import READERS_LOG
 from widen.targets.delta import DeltaDraft
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "tools"))
+import readers  # noqa: E402
 
 INTENT = ("widen.typeWidening", "whenNeeded")
 ENABLED = ("delta.enableTypeWidening", "true")
@@ -56,6 +61,12 @@ def test_a_week_without_a_type_change_needs_no_feature(tmp_path: Path) -> None:
         import_module("duckdb").from_arrow(DeltaTable(table.location).to_pyarrow_dataset()).to_arrow_table(),
     ):
         assert sorted(value for value in rows["v"].to_pylist() if value is not None) == expected
+    asked = {"table": table.location, "columns": ["v"], "question": {"column": "v", "op": "value"}}
+    for name in ("daft", "duckdb", "datafusion", "sail"):  # in an environment of their own, which `make readers` makes
+        if (readers.EXTRAS / "bin" / "python").exists():
+            client = readers.Client(name, ())
+            assert sorted(int(value) for (value,) in client.ask(asked)["rows"]) == expected, name
+            client.close()
 
 
 def test_the_first_type_change_brings_the_feature_and_names_the_readers_that_are_lost(tmp_path: Path) -> None:
@@ -305,3 +316,44 @@ def test_other_features_are_named_too(tmp_path: Path, told: pytest.LogCaptureFix
     ]
     table.set_properties({"a": "b"}).add_columns({"more": "int"})
     assert len(told.messages) == 3
+
+
+WRONG = "DuckDB, extension delta 1.5.5: reads → wrong: filters for a range (v: float became double)"
+FLOATS: dict[str, Callable[[str], Any]] = {
+    "alter_column": lambda t: widen.Table(t).alter_column("v", type="double"),
+    "replace_columns": lambda t: widen.Table(t).replace_columns("v double"),
+    "sql": lambda t: widen.sql(f"ALTER TABLE delta.`{t}` ALTER COLUMN v TYPE double"),
+    "ingest": lambda t: widen.ingest(pa.table({"v": [0.1]}), t, engine="local"),
+}
+
+
+def of_floats(folder: Path, rows: int = 1) -> str:
+    place = str(folder)
+    widen.create_table(place, "v float", properties=dict([INTENT]))
+    if rows:
+        widen.ingest(pa.table({"v": pa.array([0.1] * rows, pa.float32())}), place, engine="local")
+    return place
+
+
+@pytest.mark.parametrize("door", FLOATS)
+def test_every_door_says_who_becomes_wrong(tmp_path: Path, told: pytest.LogCaptureFixture, door: str) -> None:
+    place = of_floats(tmp_path / "t")
+    FLOATS[door](place)
+    assert [line for line in told.messages if "wrong" in line] == [f"{place}: {WRONG}"]
+    (found,) = (each for each in widen.Table(place).readers("duckdb") if each.reader.name == "duckdb")
+    assert found.shown == "wrong: filters for a range"
+
+
+def test_commands_say_who_becomes_wrong(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
+    place = of_floats(tmp_path / "t")
+    command = ("alter", place, "v", "--type", "double")
+    planned, found = (run_json(*command, *more)["readersWrong"] for more in (("--dry-run",), ()))
+    assert planned == found
+    assert [(each["reader"], each["before"], each["after"]) for each in found] == [("duckdb", "reads", "wrong")]
+    other, file = of_floats(tmp_path / "other"), tmp_path / "b.parquet"
+    pq.write_table(pa.table({"v": [0.1]}), file)
+    for words in (("alter", other, "v", "--type", "double", "--dry-run"), ("plan", str(file), "--into", other)):
+        assert "wrong: filters for a range" in run(*words).stdout
+    assert run_json("ingest", str(file), "--into", other)["plan"]["readers"] == found
+    empty = of_floats(tmp_path / "empty", rows=0)
+    assert "readersWrong" not in run_json("alter", empty, "v", "--type", "double")

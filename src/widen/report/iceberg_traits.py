@@ -62,7 +62,7 @@ def planned_iceberg_traits(
     return TraitChange("iceberg", before, list(after))
 
 
-def readers_made_wrong(table: Table, schema: StructType) -> tuple[PlannedReader, ...]:
+def iceberg_readers_made_wrong(table: Table, schema: StructType) -> tuple[PlannedReader, ...]:
     """Return the readers that return something wrong once a table has other columns, by the columns alone."""
     promoted = [] if table.metadata.current_snapshot() is None else list(_promoted(to_readable(table.schema()), schema))
     before = list(_promotions(table.metadata)) if promoted else []

@@ -623,11 +623,11 @@ class IcebergTable(FoldMixin, LocalFramesMixin, IcebergMaintenanceMixin):
             ContentionError: another writer changed the columns first, or the outcome is unknown.
             StorageError: the catalog returned an error.
         """
-        from widen.report.iceberg_traits import readers_made_wrong
+        from widen.report.iceberg_traits import iceberg_readers_made_wrong
         from widen.report.reader_predictions import warn_wrong_readers
 
         before, self._table = self._table, commit_columns(self._name, operations)
-        wrong = readers_made_wrong(before, to_readable(self._table.schema()))
+        wrong = iceberg_readers_made_wrong(before, to_readable(self._table.schema()))
         warn_wrong_readers(self.name, wrong)
         self._wrong_readers += wrong
         return self

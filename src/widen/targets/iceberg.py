@@ -445,9 +445,9 @@ class IcebergDraft(RowReplacingDraft, KeyedDraft):
 
     @property
     def wrong_readers(self) -> tuple[PlannedReader, ...]:
-        from widen.report.iceberg_traits import readers_made_wrong
+        from widen.report.iceberg_traits import iceberg_readers_made_wrong
 
-        return () if self.target.table is None else readers_made_wrong(self.target.table, self.plan.schema)
+        return () if self.target.table is None else iceberg_readers_made_wrong(self.target.table, self.plan.schema)
 
     @property
     def partition_by(self) -> tuple[PartitionField, ...]:

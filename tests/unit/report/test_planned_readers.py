@@ -82,7 +82,7 @@ def test_the_plan_of_a_widening_names_who_stops_reading(tmp_path: Path) -> None:
         "duckdb-deltalake": "reads → refuses",
     }
     assert "the table feature typeWidening" in next(each for each in plan.readers if each.reader == "polars").reasons
-    assert widen.plan(source, place).readers == ()
+    assert [each.reader for each in widen.plan(source, place).readers] == ["duckdb"]  # by default only what goes wrong
     assert plan.hash == widen.plan(source, place).hash
 
 

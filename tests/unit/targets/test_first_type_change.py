@@ -23,7 +23,7 @@ from widen.model.display import READERS_LOG
 from widen.targets.delta import DeltaDraft
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "tools"))
-import readers  # noqa: E402
+import readers
 
 INTENT = ("widen.typeWidening", "whenNeeded")
 ENABLED = ("delta.enableTypeWidening", "true")

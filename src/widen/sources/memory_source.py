@@ -211,6 +211,8 @@ def _stage(source: Any, store: LogStore, options: StagingOptions) -> StagedSourc
             "Must be paths, a DataFrame of Spark, pandas or polars, a table or reader of Arrow, records as dicts, or a "
             "relation of DuckDB."
         )
+        if hasattr(source, "collect"):  # a lazy frame of polars, or of another package
+            expected = "A lazy frame has no rows yet. Pass source.collect()."
         raise InvalidOption(option="source", value=type(source).__name__, expected=expected)
     _ensure_no_format(options)
     writer = StagedWriter(store, is_text=is_text)
@@ -255,7 +257,7 @@ def _ensure_no_format(options: StagingOptions) -> None:
 def _open_stream(source: Any, name: str) -> Iterable[pa.RecordBatch] | None:
     try:
         package = type(source).__module__.partition(".")[0]
-        if package == "polars":
+        if package == "polars" and hasattr(source, "__arrow_c_stream__"):
             ensure_no_objects(source, name)
         if package == "pandas":
             ensure_names_differ(source, name)

@@ -197,6 +197,8 @@ def test_data_without_rows_is_an_empty_source(tmp_path: Path) -> None:
 def test_polars_and_duckdb(tmp_path: Path) -> None:
     polars, duckdb = pytest.importorskip("polars"), pytest.importorskip("duckdb")
     frame = polars.from_arrow(ORDERS)
+    with pytest.raises(InvalidOption, match=r"source cannot be 'LazyFrame'. A lazy frame has no rows yet. Pass source"):
+        widen.ingest(frame.lazy(), into=tmp_path / "lazy")
     relation = duckdb.connect().from_arrow(ORDERS)
     cursor = duckdb.connect().execute("SELECT 1 AS id, 1.25 AS price, TIME '01:02:03' AS t, [1, 2] AS l")
     for at, source in enumerate((frame, relation, ORDERS)):

@@ -157,8 +157,18 @@ class PlannedReader:
         return after if self.before in ("", self.after) else f"{self.before} → {after}"
 
     def __str__(self) -> str:
-        because = f" ({', '.join(self.reasons)})" if self.reasons else ""
+        because = f" ({', '.join(fold_reasons(self.reasons, _SHOWN_REASONS))})" if self.reasons else ""
         return f"{self.title} {self.version}: {self.change}{because}"
+
+
+_SHOWN_REASONS = 3
+"""How many reasons a line about a reader has; a wide table may have one for each column."""
+
+
+def fold_reasons(reasons: tuple[str, ...], most: int) -> list[str]:
+    """Return the first reasons, and how many more there are."""
+    more = len(reasons) - most
+    return [*reasons[:most], f"… and {more:,} more"] if more > 0 else [*reasons]
 
 
 @dataclass(frozen=True, slots=True)

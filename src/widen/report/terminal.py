@@ -29,6 +29,7 @@ from widen.evolution.plan import (
     Plan,
     QuarantinedField,
     RescuedField,
+    fold_reasons,
 )
 from widen.evolution.schema_changes import GRADES, ColumnChange, plan_changes
 from widen.log.snapshot import Snapshot
@@ -252,7 +253,7 @@ def plan_parts(plan: Plan) -> Iterator[RenderableType]:
         yield _readers_table((each.title, each.version, each.after, each.change, each.reasons) for each in plan.readers)
 
 
-ReaderRow: TypeAlias = tuple[str, str, str, str, Sequence[str]]
+ReaderRow: TypeAlias = tuple[str, str, str, str, tuple[str, ...]]
 """What a reader does: its title and version, the outcome, how that is shown, and the reasons."""
 
 _OUTCOMES = {"reads": "green", "refuses": "yellow", "wrong": "bold red"}
@@ -269,7 +270,9 @@ def predictions_table(predictions: Iterable[Prediction]) -> RenderableType:
 def _readers_table(rows: Iterable[ReaderRow]) -> RenderableType:
     shown = table_of("reader", "version", "", "because of")
     for title, version, outcome, text, reasons in rows:
-        shown.add_row(title, version, Text(text, _OUTCOMES[outcome]), Text("\n".join(reasons)))
+        shown.add_row(
+            title, version, Text(text, _OUTCOMES[outcome]), Text("\n".join(fold_reasons(reasons, MAX_LISTED)))
+        )
     return shown
 
 

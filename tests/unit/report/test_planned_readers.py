@@ -13,7 +13,7 @@ import pytest
 import widen
 from support.command_line import run, run_json
 from widen.errors import InvalidOption
-from widen.evolution.plan import Plan
+from widen.evolution.plan import Plan, PlannedReader
 
 TARGETS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("delta", {}),
@@ -154,3 +154,10 @@ def test_the_report_has_a_section_of_other_readers(tmp_path: Path, table_format:
     refused = run("report", place, *words, "--readers", "excel")
     assert refused.exit_code == 1
     assert "excel" in refused.stderr
+
+
+def test_a_line_about_a_reader_names_some_columns_of_a_wide_table() -> None:
+    reader = PlannedReader(
+        "duckdb", "DuckDB", "1.5", "reads", "wrong", "filters", tuple(f"c{n}: short" for n in range(1200))
+    )
+    assert str(reader) == "DuckDB 1.5: reads → wrong: filters (c0: short, c1: short, c2: short, … and 1,197 more)"

@@ -15,6 +15,7 @@ from widen.evolution.plan import PlannedReader
 from widen.evolution.unify import build_contract, view_sql
 from widen.log.commit import Committed, Outcome, commit
 from widen.log.commit_files import to_ms
+from widen.log.commit_outcome import after_commit
 from widen.log.load_segments import Load
 from widen.log.loads import read_loads
 from widen.log.log_store import LogStore
@@ -438,10 +439,11 @@ class TableVersion(OpenTable):
 
     def _at(self, outcome: Outcome) -> Self:
         before, self._snapshot = self._snapshot, outcome.or_raise().snapshot
-        self._added_features += warn_readers(self.location, before.protocol, self._snapshot.protocol)
-        wrong = readers_made_wrong(before, self._snapshot.configuration)
-        warn_wrong_readers(self.location, wrong)
-        self._wrong_readers += wrong
+        with after_commit(self.location, self.version):
+            self._added_features += warn_readers(self.location, before.protocol, self._snapshot.protocol)
+            wrong = readers_made_wrong(before, self._snapshot.configuration)
+            warn_wrong_readers(self.location, wrong)
+            self._wrong_readers += wrong
         return self
 
 

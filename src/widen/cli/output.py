@@ -383,6 +383,8 @@ def choose_session(engine: str | None, update: StepDisplay) -> SparkSession:
 
     session = open_session(None, engine, start)
     if isinstance(session, LocalSession):
+        if update.show is not None:
+            session.on_task = update.add_jobs
         skip_pandas()
         return as_given(session)
     return update.watch(session)

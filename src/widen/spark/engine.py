@@ -12,6 +12,7 @@ Source: docs/guide/engine.md
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import struct
@@ -36,7 +37,7 @@ from widen.model.display import size_text
 from widen.model.native_kernel import describe_kernel, find_kernel
 from widen.model.value_classes import dataclass
 from widen.spark.session import Engine as Engine
-from widen.spark.session import ensure_spark_wanted, find_active, is_driver, parse_engine, start_spark
+from widen.spark.session import JobProgress, ensure_spark_wanted, find_active, is_driver, parse_engine, start_spark
 from widen.spark.spark_types import DataFrame, SparkSession
 
 _SLOWER = 4
@@ -260,6 +261,7 @@ class LocalSession:
         source_bytes: The size of the source, once it is known.
         reason: Why it did.
         prepare: Returns the session to use for one that has started.
+        on_task: Is told how many tasks of a step are done.
     """
 
     engine: Engine
@@ -268,6 +270,7 @@ class LocalSession:
     started: SparkSession | None = None
     reason: str = ""
     prepare: Callable[[SparkSession], SparkSession] = _as_it_is
+    on_task: Callable[[JobProgress], object] | None = field(default=None, repr=False)
     _pool: WorkerPool | None = field(default=None, repr=False)
     _lock: RLock = field(default_factory=RLock, repr=False)
 
@@ -315,12 +318,18 @@ class LocalSession:
 
     def run(self, tasks: Sequence[LocalTask]) -> list[pa.Table]:
         """Return what each task makes of its numbers."""
-        count = min(len(tasks), os.cpu_count() or 1)
+        count, done = min(len(tasks), os.cpu_count() or 1), itertools.count(1)
+
+        def end_task(result: pa.Table) -> pa.Table:
+            if self.on_task is not None and len(tasks) > 1:
+                self.on_task(JobProgress(next(done), len(tasks)))
+            return result
+
         if count < 2 or self.source_bytes < POOL_BYTES:
-            return [run_task(task.function, task.numbers) for task in tasks]
+            return [end_task(run_task(task.function, task.numbers)) for task in tasks]
         if self._pool is None:
             self._pool = WorkerPool()
-        return self._pool.run(tasks, count)
+        return self._pool.run(tasks, count, end_task)
 
     def close(self) -> None:
         """End the processes of the pool."""
@@ -439,8 +448,12 @@ class WorkerPool:
         self._workers: list[_Worker] = []
         self._end = finalize(self, _end_workers, self._workers)
 
-    def run(self, tasks: Sequence[LocalTask], count: int) -> list[pa.Table]:
-        """Return the results of tasks in their order."""
+    def run(self, tasks: Sequence[LocalTask], count: int, end_task: Callable[[pa.Table], pa.Table]) -> list[pa.Table]:
+        """Return the results of tasks in their order.
+
+        Args:
+            end_task: Called with each result, in the thread that has it.
+        """
         self._workers += [_start_worker() for _ in range(count - 1 - len(self._workers))]
         # Most tasks have the functions of others, whose code is the larger part of what they need.
         codes = {each: pickle.dumps(partial(_chain, each)) for each in {task.functions for task in tasks}}
@@ -459,7 +472,7 @@ class WorkerPool:
             # A range is safe to share between threads, and the first error ends all of them.
             while not errors and (number := next(pending, None)) is not None:
                 try:
-                    results[number] = run(tasks[number])
+                    results[number] = end_task(run(tasks[number]))
                 except BaseException as error:
                     errors.append(error)
 

@@ -25,6 +25,7 @@ from widen.spark.engine import (
     start_tasks,
     to_local_frame,
 )
+from widen.spark.session import JobProgress
 
 
 class Session:
@@ -174,10 +175,13 @@ def drop(_: Any) -> Any:
 
 @pytest.mark.parametrize("source_bytes", [0, engine.POOL_BYTES])
 def test_frames_of_several_tasks_are_put_together(source_bytes: int) -> None:
-    session = LocalSession(engine.Engine.AUTO, start, source_bytes)
+    session, seen = LocalSession(engine.Engine.AUTO, start, source_bytes), list[JobProgress]()
+    session.on_task = seen.append
     numbers = start_tasks(session, 6, per_task=2)
     both = numbers.mapInArrow(double, None).unionAll(numbers).unionAll(numbers.mapInArrow(drop, None))
     assert both.toArrow()["id"].to_pylist() == [0, 2, 4, 6, 8, 10, 0, 1, 2, 3, 4, 5]
+    assert sorted(each.done_tasks for each in seen) == [*range(1, 10)]
+    assert {each.tasks for each in seen} == {9}
     given: Any = session
     frame = to_local_frame(given, pa.RecordBatch.from_pydict({"id": [7]})).mapInArrow(double, None)
     assert frame.toArrow()["id"].to_pylist() == [14]

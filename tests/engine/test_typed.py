@@ -704,7 +704,7 @@ def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
     class DayLate(RowConversion):
         """A conversion that runs in other processes, which get it by value."""
 
-        def judge(self, *words: Any) -> JudgedRows:
+        def judge(self, *words: Any, **more: Any) -> JudgedRows:
             read, day = conversions.temporal_values, timedelta(days=1)
 
             def read_late(texts: pa.Array, kind: DataType) -> pa.Array:
@@ -712,7 +712,7 @@ def test_the_proof_tells_what_was_a_string_and_finds_a_wrong_date(
                 return pa.array(late, to_arrow(kind))
 
             with mock.patch.object(conversions, "temporal_values", read_late):
-                return super().judge(*words)
+                return super().judge(*words, **more)
 
     monkeypatch.setattr(frame_batch, "RowConversion", DayLate)
     widen.create_table(str(tmp_path / "late"), columns)
@@ -775,7 +775,7 @@ def test_the_proof_finds_each_time_that_is_cut(
     class Wrong(RowConversion):
         """A conversion that runs in other processes, which get it by value."""
 
-        def judge(self, *words: Any) -> JudgedRows:
+        def judge(self, *words: Any, **more: Any) -> JudgedRows:
             read, ten = conversions.temporal_values, datetime(2024, 5, 1, 10)
 
             def read_wrongly(texts: pa.Array, kind: DataType) -> pa.Array:
@@ -799,7 +799,7 @@ def test_the_proof_finds_each_time_that_is_cut(
                 mock.patch.object(conversions, "temporal_values", read_wrongly),
                 mock.patch.dict(conversions.CONVERSIONS, wrong),
             ):
-                return super().judge(*words)
+                return super().judge(*words, **more)
 
     monkeypatch.setattr(frame_batch, "RowConversion", Wrong)
     widen.create_table(str(tmp_path / "wrong"), f"n int, {columns}")

@@ -660,6 +660,10 @@ def _fill_in_tasks(spec: BatchWriteSpec, writer: TableWriter) -> BatchWriteSpec:
     """Return a spec whose tasks fill columns that have a default."""
     if not writer.defaults:
         return spec
+    origin = spec.origin
+    if origin is not None and (origin.rules or not writer.defaults.isdisjoint(origin.partition_by)):
+        # A default may break a rule that the null before it does not.
+        spec = replace(spec, origin=replace(origin, is_for_all=True))
     return replace(spec, missing=MissingColumn(MISSING_FIELDS, writer.defaults), defaults=writer.constant_defaults())
 
 

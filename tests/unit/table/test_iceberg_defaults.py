@@ -331,3 +331,17 @@ def test_times_that_spark_lacks_keep_their_default_in_copies(tmp_path: Path) -> 
     opened(tmp_path).delete("id = 1")
     kept = opened(tmp_path).table.scan().to_arrow().to_pylist()
     assert [(row["id"], str(row["at"])) for row in kept] == [(2, "01:02:03")]
+
+
+@pytest.mark.parametrize("rule", ["partition", "CHECK"])
+def test_a_record_whose_default_breaks_a_rule_keeps_its_text(tmp_path: Path, rule: str) -> None:
+    place = tmp_path / "t"
+    more = "" if rule == "CHECK" else "PARTITIONED BY (p)"
+    widen.sql(f"CREATE TABLE delta.`{place}` (id INT, p STRING DEFAULT '') {more}")
+    if rule == "CHECK":
+        widen.sql(f"ALTER TABLE delta.`{place}` ADD CONSTRAINT full CHECK (p IS NULL OR p <> '')")
+    (tmp_path / "s.json").write_text('{"id":1,"p":"x"}\n{"id":2}\n{"id":3,"p":null}\n')
+    done = widen.ingest(tmp_path / "s.json", place, engine="local", verify=True)
+    assert done.quarantined == 1
+    kept = widen.Table(f"{place}_quarantine").to_arrow().select(["text", "position"]).to_pylist()
+    assert kept == [{"text": '{"id":2}', "position": 2}]

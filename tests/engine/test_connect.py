@@ -65,7 +65,7 @@ def test_an_ingestion_by_key_that_is_killed_leaves_no_key_twice(call: Call, tmp_
 
 
 STEPS = 10
-"""At how many steps each operation is killed, those of its commit among them."""
+"""How many steps of each operation are killed; the steps of its commit are among them."""
 
 
 @EACH_STARTS_PROCESSES

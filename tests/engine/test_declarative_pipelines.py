@@ -86,7 +86,7 @@ def customers() -> DataFrame:
 
 
 def test_the_example_and_copies_of_tables_run_with_drift(tmp_path: Path) -> None:
-    """Three runs, each of which starts a Spark; the columns of two sources change while the first one works."""
+    """Three runs, each with a Spark of its own; the columns of two sources change while the first one works."""
     project = copy_example(tmp_path)
     (project / "load" / "copies.py").write_text(COPIES)
 

@@ -25,7 +25,7 @@ from widen.errors import CheckViolated, StorageError
 from widen.evolution.evolve import evolve
 from widen.evolution.map_detection import find_excess_keys
 from widen.evolution.policy import Policy, mask
-from widen.files.arrow_types import to_arrow_schema
+from widen.files.arrow_types import count_up, to_arrow_schema
 from widen.files.data_writer import PartFile, RowWriter, Sink
 from widen.json.document import MAX_RECORD_BYTES, split_records
 from widen.json.envelope import EnvelopeReader
@@ -283,7 +283,7 @@ def _with_defaults(rows: pa.RecordBatch, spec: BatchWriteSpec) -> pa.RecordBatch
         at = rows.schema.get_field_index(name)
         chosen = owners.filter(pc.equal(names, name))
         if len(chosen):
-            is_missing = pc.is_in(pa.array(range(rows.num_rows), chosen.type), value_set=chosen)
+            is_missing = pc.is_in(count_up(rows.num_rows, 0, chosen.type), value_set=chosen)
             column = pc.if_else(is_missing, default[0].cast(rows.schema.field(at).type), rows.column(at))
             rows = rows.set_column(at, rows.schema.field(at), column)
     return rows.drop_columns([spec.missing.column])

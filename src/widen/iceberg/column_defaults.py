@@ -120,7 +120,7 @@ def with_column_defaults(
 ) -> tuple[TableUpdate, ...]:
     """Return the updates of a new table with the defaults of its columns, which PyIceberg leaves out.
 
-    There are no old rows, so that only new ones need a value.
+    There are no old rows, so only new ones need a value.
 
     Raises:
         IcebergDefaultsNotSupported: the format version has no defaults.

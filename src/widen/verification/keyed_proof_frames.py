@@ -396,7 +396,7 @@ class KeyedRowReader:
         self._placed = RowReader(schema, policy) if _has_several(source_columns_by_key(schema, policy)) else None
 
     def keys(self, columns: pa.StructArray) -> Iterator[bytes | None]:
-        """Yield the keys of rows, of which only `key_columns` are given."""
+        """Yield the keys of rows that have only `key_columns`."""
         return map(self._reader.key, self._keys.forms(columns))
 
     def facts(self, rows: pa.StructArray) -> dict[str, list[Any]]:
